@@ -1,0 +1,42 @@
+"""Exceptions and warnings, and the one place that words an unknown name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class NotPositiveDefiniteError(ArithmeticError):
+    """A matrix function met a matrix outside its domain."""
+
+
+class ConvergenceError(ArithmeticError):
+    """A decomposition did not converge, in float64 either."""
+
+
+class SecondDerivativeError(RuntimeError):
+    """A second derivative was asked of a rule that has none: refused, never silently wrong."""
+
+
+class PrecisionFallbackWarning(RuntimeWarning):
+    """A float32 decomposition did not converge and was repeated in float64."""
+
+
+class ClampedSpectrumWarning(RuntimeWarning):
+    """Eigenvalues below the working precision were raised so that the function is defined."""
+
+
+class NotConvergedWarning(RuntimeWarning):
+    """An iteration stopped before it met its tolerance."""
+
+
+class GradientExceptionWarning(RuntimeWarning):
+    """A gradient rule met numerical exceptions (infinite or NaN entries); the message counts them."""
+
+
+def unknown_name(who: str, kind: str, name: object, available: Iterable[str]) -> ValueError:
+    """The error for a name that is not in a registry, with the closest one that is."""
+    names = list(available)
+    close = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return ValueError(f"{who}: unknown {kind} {name!r}; {hint}Available: {', '.join(names)}.")

@@ -1,0 +1,105 @@
+"""One function per rule that an input must obey; each says who, expected, got and what to do.
+
+Legend: A symmetric matrices (..., d, d); sigma their eigenvalues (..., d).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import NotPositiveDefiniteError
+
+# Asymmetry, relative to the largest entry, that is taken for rounding (or a finite difference) and averaged away.
+MAX_ASYMMETRY = 1e-4
+
+
+def check_square(who: str, A: Tensor) -> None:
+    """Raise unless `A` is a floating-point tensor of shape (..., d, d) with d >= 1."""
+    if not isinstance(A, Tensor):
+        raise TypeError(f"{who}: expected `A` to be a torch.Tensor, got {type(A).__name__}; use torch.as_tensor(A).")
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.shape[-1] == 0:
+        raise ValueError(
+            f"{who}: expected `A` of shape (..., d, d) with d >= 1, got {tuple(A.shape)}; "
+            "pool the features into A = X Xᵀ / n + eps I first."
+        )
+    if not A.is_floating_point():
+        raise TypeError(f"{who}: expected a real floating-point `A`, got {A.dtype}; convert with A.float().")
+
+
+def check_finite(who: str, A: Tensor) -> None:
+    """Raise if any entry is infinite or NaN, naming how many matrices are concerned and the first."""
+    bad = ~A.isfinite().flatten(-2).all(-1)
+    if bad.any():
+        raise ValueError(
+            f"{who}: expected finite entries, got infinite or NaN ones in {_count(bad)}; "
+            "look for overflow in the features (float16?) or a diverging loss upstream."
+        )
+
+
+def check_symmetric(who: str, A: Tensor, *, eps: float) -> None:
+    """Raise if `A` is asymmetric by far more than its rounding `eps`; the caller averages a smaller asymmetry away."""
+    if A.numel() == 0:
+        return
+    size = A.abs().amax((-2, -1))
+    asymmetry = (A - A.mT).abs().amax((-2, -1))
+    bad = asymmetry > max(MAX_ASYMMETRY, 16 * eps) * size
+    if bad.any():
+        worst = (asymmetry / size)[bad].max().item()
+        raise ValueError(
+            f"{who}: expected symmetric matrices, got {_count(bad)} asymmetric by up to {worst:.1e} of the largest "
+            "entry; pass (A + A.mT) / 2 if the symmetric part is meant."
+        )
+
+
+def check_spectrum(who: str, sigma: Tensor, *, tolerance: float) -> None:
+    """Raise if an eigenvalue is below ``-tolerance`` times the largest modulus: indefinite, not rounding."""
+    if sigma.numel() == 0:
+        return
+    low = sigma.amin(-1)
+    bad = low < -tolerance * sigma.abs().amax(-1)
+    if bad.any():
+        raise not_positive_definite(who, bad, low[bad].min().item())
+
+
+def check_nonzero(who: str, sigma: Tensor) -> None:
+    """Raise if a whole spectrum is zero or below, where a function such as the logarithm has no value."""
+    bad = ~(sigma.amax(-1) > 0)
+    if bad.any():
+        raise not_positive_definite(who, bad, sigma.amin().item())
+
+
+def check_semidefinite(who: str, A: Tensor) -> None:
+    """The same rule as `check_spectrum` for methods that compute no spectrum: one Cholesky factorization of A + shift I.
+
+    The shift is the rounding of the largest diagonal entry times d, so that a singular matrix passes.
+    """
+    if A.numel() == 0:
+        return
+    shift = spectrum_tolerance(A) * A.diagonal(dim1=-2, dim2=-1).abs().amax(-1)
+    shift = shift.clamp_min(torch.finfo(A.dtype).tiny)
+    shifted = A + torch.diag_embed(shift[..., None].expand(A.shape[:-1]))
+    bad = torch.linalg.cholesky_ex(shifted).info != 0
+    if bad.any():
+        low = torch.linalg.eigvalsh(A[bad].double()).min().item()
+        raise not_positive_definite(who, bad, low)
+
+
+def spectrum_tolerance(A: Tensor) -> float:
+    """How negative, relative to the largest, rounding alone can make an eigenvalue of a semi-definite `A`."""
+    return 10.0 * A.shape[-1] ** 0.5 * torch.finfo(A.dtype).eps
+
+
+def not_positive_definite(who: str, bad: Tensor, low: float) -> NotPositiveDefiniteError:
+    """The error that names how many matrices of the batch are at fault, and the remedy."""
+    return NotPositiveDefiniteError(
+        f"{who}: {_count(bad)} not positive definite (smallest eigenvalue {low:.1e}). "
+        "Raise `eps` in the pooling layer (the paper uses 1, Sec. 3.2), or check that A is a covariance; "
+        "forward='eigen' accepts zero eigenvalues."
+    )
+
+
+def _count(bad: Tensor) -> str:
+    index = tuple(bad.nonzero()[0].tolist())
+    where = f", first at index {index}" if index else ""
+    return f"{int(bad.sum())} of {bad.numel()} matrices{where}"

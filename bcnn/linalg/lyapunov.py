@@ -1,0 +1,103 @@
+r"""Solvers of the Lyapunov equation Z X + X Z = Q for symmetric positive (semi-)definite Z and symmetric Q.
+
+Paper: Eq. (6), with X = dL/dA and Q = dL/dZ; Eq. (7) is `kronecker`.
+Where Z is singular the equation has no solution for a general Q; the solvers that allow it (`eigen`, `iterative`)
+return zero, or nearly so, between two null vectors: no feature matrix X with A = X X^T / n can see that part.
+
+Legend: Z the matrix square root (..., d, d); Q the right side; U, r eigenvectors and eigenvalues of Z.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import NotPositiveDefiniteError
+from .minimax import NEWTON_SCHULZ, schedule
+from .products import polynomial, symmetric_product
+from .scaling import frobenius
+
+MAX_DIM_KRONECKER = 48
+
+
+def reciprocal_sums(r: Tensor, *, null: float) -> Tensor:
+    """K_ij = 1 / (r_i + r_j), shape (..., d, d), and 0 where both r_i and r_j are below `null` times the largest."""
+    total = r[..., :, None] + r[..., None, :]
+    floor = 2 * null * r.amax(-1)[..., None, None]
+    return torch.where(total > floor, 1 / total, torch.zeros_like(total))
+
+
+def eigen(Z: Tensor, Q: Tensor, *, U: Tensor, r: Tensor, null: float) -> Tensor:
+    """The exact solution in the eigenbasis of Z, which is that of A; four products."""
+    K = reciprocal_sums(r, null=null).to(U.dtype)
+    return U @ ((U.mT @ Q @ U) * K) @ U.mT
+
+
+def bartels_stewart(Z: Tensor, Q: Tensor) -> Tensor:
+    """The paper's reference solver: SciPy's, on the CPU, in float64, a loop over the batch."""
+    import numpy
+    from scipy.linalg import solve_continuous_lyapunov
+
+    batch = torch.broadcast_shapes(Z.shape[:-2], Q.shape[:-2])
+    d = Z.shape[-1]
+    flat = [T.detach().expand(*batch, d, d).reshape(-1, d, d).double().cpu().numpy() for T in (Z, Q)]
+    parts = [solve_continuous_lyapunov(z, q) for z, q in zip(*flat, strict=True)]
+    X = torch.from_numpy(numpy.stack(parts)) if parts else torch.zeros(0, d, d, dtype=torch.float64)
+    return X.reshape(*batch, d, d).to(Q)
+
+
+def kronecker(Z: Tensor, Q: Tensor) -> Tensor:
+    """Eq. (7), (Z ⊗ I + I ⊗ Z) vec(X) = vec(Q), solved by Cholesky: d^6 operations, for tests and small d."""
+    d = Z.shape[-1]
+    if d > MAX_DIM_KRONECKER:
+        raise ValueError(
+            f"lyapunov: solver 'kronecker' solves a d² x d² system and takes d <= {MAX_DIM_KRONECKER}, got d = {d}; "
+            "use solver='eigen'."
+        )
+    eye = torch.eye(d, dtype=Z.dtype, device=Z.device)
+    system = (Z[..., :, None, :, None] * eye[:, None, :]) + (eye[:, None, :, None] * Z[..., None, :, None, :])
+    L, info = torch.linalg.cholesky_ex(system.reshape(*Z.shape[:-2], d * d, d * d))
+    if (info != 0).any():
+        raise NotPositiveDefiniteError(
+            "lyapunov: solver 'kronecker' needs a positive definite Z; raise `eps` or use solver='eigen'."
+        )
+    return torch.cholesky_solve(Q.reshape(*Q.shape[:-2], d * d, 1), L).reshape(Q.shape)
+
+
+def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_lower: float | None = None) -> Tensor:
+    r"""By products alone: the sign iteration of the block matrix N = [[Z, Q], [0, -Z]], sign(N) = [[I, 2X], [0, -I]].
+
+    With a = Z and q = Q, both divided by ||Z||_F, a step with the odd polynomial p(N) = N P(N^2) reads
+
+    .. math:: q \leftarrow q\,P(a^2) + a\,(c_1 C + c_2 (a^2 C + C a^2)), \qquad a \leftarrow a\,P(a^2), \qquad C = aq - qa
+
+    Args:
+        Z: roots, shape (..., d, d).
+        Q: right sides, shape (..., d, d).
+        solver_iters: this many steps of the paper's polynomial (3x - x^3) / 2, as the authors' code does; None takes
+            the minimax polynomials of `linalg.minimax`, as many as the range needs.
+        solver_lower: least over largest eigenvalue of Z; None means sqrt(eps) of the precision.
+    """
+    s = frobenius(Z)
+    a, q = Z / s, Q / s
+    eps = torch.finfo(Z.dtype).eps
+    if solver_iters is None:
+        steps = schedule((solver_lower or eps**0.5) ** 2, None, 4 * eps)
+    else:
+        steps = (NEWTON_SCHULZ,) * solver_iters
+    for c in steps:
+        a2 = symmetric_product(a, a)
+        aq = a @ q
+        C = aq - aq.mT  # antisymmetric
+        off = c[1] * C
+        if len(c) == 3:
+            a2C = a2 @ C
+            off = off + c[2] * (a2C - a2C.mT)
+        P = polynomial(c, a2)
+        q = q @ P + a @ off
+        q = (q + q.mT) / 2
+        a = symmetric_product(a, P)
+    return q / 2
+
+
+SOLVERS = {"eigen": eigen, "bartels_stewart": bartels_stewart, "kronecker": kronecker, "iterative": iterative}

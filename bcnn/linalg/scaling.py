@@ -1,0 +1,49 @@
+r"""Upper bounds of the largest eigenvalue, by which the local iterations are scaled.
+
+Paper: Sec. 2.2, "one can scale the matrix A = alpha A". Both bounds hold for positive semi-definite matrices, and both
+are safe for a zero matrix (bound 1, gradient 0) and for entries near the ends of the floating-point range.
+
+Legend: A positive semi-definite matrices (..., d, d); s their bound (..., 1, 1).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import unknown_name
+
+
+def frobenius(A: Tensor) -> Tensor:
+    """``||A||_F``, free of overflow and underflow."""
+    size = _nonzero(A.detach().abs().amax((-2, -1), keepdim=True))
+    return _nonzero(torch.linalg.matrix_norm(A / size, keepdim=True) * size)
+
+
+def trace(A: Tensor) -> Tensor:
+    """``tr A``, as in iSQRT-COV; larger than the Frobenius norm, so small eigenvalues start further away."""
+    return _nonzero(A.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None])
+
+
+SCALES = {"frobenius": frobenius, "trace": trace}
+
+
+def scale_of(who: str, A: Tensor, scale: str | Tensor) -> Tensor:
+    """The bound by name, or the one given as a tensor of shape (..., 1, 1)."""
+    if isinstance(scale, Tensor):
+        return scale
+    if scale not in SCALES:
+        raise unknown_name(who, "scale", scale, SCALES)
+    return SCALES[scale](A)
+
+
+def scale_gradient(A: Tensor, scale: str) -> Tensor:
+    """ds/dA, shape (..., d, d): A / ||A||_F, or I; zero for a zero matrix."""
+    alive = (A != 0).any(-1).any(-1)[..., None, None]
+    if scale == "trace":
+        return alive * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    return alive * (A / frobenius(A))
+
+
+def _nonzero(s: Tensor) -> Tensor:
+    return torch.where(s > 0, s, torch.ones_like(s))

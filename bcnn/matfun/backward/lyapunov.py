@@ -1,0 +1,62 @@
+r"""The gradient of the square root by a Lyapunov equation.
+
+Legend: Z = A^{1/2}; grad_Z = dL/dZ; U, sigma eigenvectors and eigenvalues of A.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...errors import unknown_name
+from ...linalg import spectrum
+from ...linalg.lyapunov import SOLVERS, bartels_stewart, eigen, iterative, kronecker
+from ..contract import ForwardState, SpectralFunction
+
+
+def lyapunov(
+    state: ForwardState,
+    grad_Z: Tensor,
+    f: SpectralFunction,
+    *,
+    solver: str = "auto",
+    solver_iters: int | None = None,
+    solver_lower: float | None = None,
+) -> Tensor:
+    r"""dL/dA of the matrix square root from ``Z (dL/dA) + (dL/dA) Z = dL/dZ``.
+
+    Paper: Eq. (6), its closed form Eq. (7); the column "LYAP" of Table 3.
+    Valid: 1/(r_i + r_j) depends on the smallest eigenvalue of Z alone, never on a difference: repeated eigenvalues are
+    harmless. The equation is differentiable in Z and dL/dZ by itself, so derivatives of every order are right.
+    Cost: "eigen" four products, and an eigh of Z where the forward left no basis.
+
+    Args:
+        state: what the forward left.
+        grad_Z: dL/dZ, symmetric, shape (..., d, d).
+        f: the square root.
+        solver: "eigen", "bartels_stewart" (SciPy, the paper's reference), "kronecker" (Eq. (7), small d), "iterative"
+            (products only); "auto" is "eigen", or "iterative" where an eigh would be needed and the device is not a CPU.
+        solver_iters: Newton-Schulz steps of "iterative"; None takes the minimax polynomials.
+        solver_lower: least over largest eigenvalue of Z, for "iterative".
+    """
+    if solver == "auto":
+        solver = "eigen" if state.U is not None or grad_Z.device.type == "cpu" else "iterative"
+    if solver == "eigen":
+        U, r, null = _basis(state)
+        return eigen(state.Z, grad_Z, U=U, r=r, null=null)
+    if solver == "iterative":
+        return iterative(state.Z, grad_Z, solver_iters=solver_iters, solver_lower=solver_lower)
+    if solver == "kronecker":
+        return kronecker(state.Z, grad_Z)
+    if solver == "bartels_stewart":
+        return bartels_stewart(state.Z, grad_Z)
+    raise unknown_name("lyapunov", "solver", solver, ("auto", *SOLVERS))
+
+
+def _basis(state: ForwardState) -> tuple[Tensor, Tensor, float]:
+    # The eigenbasis of Z, its eigenvalues, and what counts as zero among them: sqrt(eps) where they are square roots of
+    # eigenvalues of A, eps where they come from Z, whose condition number is only the square root of A's.
+    if state.U is not None and state.sigma is not None:
+        return state.U, state.sigma.sqrt(), torch.finfo(state.sigma.dtype).eps ** 0.5
+    r, U = spectrum.eigh(state.Z)
+    return U, r.clamp_min(0), 4 * torch.finfo(r.dtype).eps

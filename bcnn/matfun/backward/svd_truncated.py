@@ -1,0 +1,45 @@
+r"""The truncated SVD gradient of the paper.
+
+Legend: as in `svd`; tau the threshold below which eigenvalues are left out.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..contract import ForwardState, SpectralFunction
+from .svd import Report, count_exceptions, svd_gradient, warn_exceptions
+
+
+def svd_truncated(
+    state: ForwardState,
+    grad_Z: Tensor,
+    f: SpectralFunction,
+    *,
+    tau: float | None = None,
+    report: Report = warn_exceptions,
+) -> Tensor:
+    r"""dL/dA through the SVD with K and Sigma set to zero for eigenvalues below tau.
+
+    Paper: Sec. 2.2, "Numerical stability and truncated SVD gradients". It gives no value of tau; read as a threshold on
+    the eigenvalues of A, our default is one unit of rounding times the largest one. "Even with the truncated SVD ... the gradient
+    computation results in numerical exceptions. Simply ignoring these cases worked well": a matrix whose gradient is
+    still not finite contributes zero, and is counted and reported.
+    Valid: an approximation; the directions below tau get no gradient.
+    Cost: as `svd`.
+
+    Args:
+        state: what the forward left.
+        grad_Z: dL/dZ, shape (..., d, d).
+        f: the function.
+        tau: absolute threshold on the eigenvalues of A; default eps times the largest.
+        report: called with (matrices ignored, matrices) when there are any; the default warns.
+    """
+    assert state.sigma is not None
+    assert state.U is not None
+    sigma = state.sigma
+    floor = torch.finfo(state.U.dtype).eps * sigma.amax(-1, keepdim=True) if tau is None else tau
+    gradient = svd_gradient(state, grad_Z, f, keep=sigma > floor)
+    bad = count_exceptions(gradient, report)
+    return torch.where(bad[..., None, None], torch.zeros_like(gradient), gradient)

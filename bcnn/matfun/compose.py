@@ -1,0 +1,364 @@
+r"""Joins a forward algorithm with a backward rule: the only place that knows autograd.
+
+Two autograd Functions: `_Apply` computes Z = f(A) and, backwards, applies the rule; the rule is itself applied through
+`_Derivative`, so that a second derivative is right where the rule has one (Lyapunov) and refused elsewhere, under
+`torch.func` as well. The derivative of a spectral function is self-adjoint, so the forward-mode derivative is
+the same rule applied to dA.
+
+Paper: Sec. 2.2.
+
+Legend: A symmetric matrices (..., d, d); Z = f(A); grad_Z = dL/dZ; X = dL/dA; p an exponent.
+"""
+
+from __future__ import annotations
+
+import functools
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import SecondDerivativeError, unknown_name
+from ..linalg import checks, spectrum
+from .backward import BACKWARDS
+from .contract import Algorithm, BackwardRule, ForwardMethod, ForwardState, Rule, SpectralFunction
+from .forward import FORWARDS
+
+# On an accelerator eigh of a batch of larger matrices is far slower than products (untested here: no GPU at hand).
+MAX_DIM_EIGEN_ON_ACCELERATOR = 32
+
+
+class MatrixFunctionInfo(NamedTuple):
+    """How well and how long: what ``return_info=True`` adds."""
+
+    residual: Tensor  # (...), ||A - f^{-1}(Z)||_F / ||A||_F
+    num_steps: int  # 0 for a decomposition
+
+
+class _Plan(NamedTuple):
+    """A checked pair, options bound."""
+
+    who: str
+    function: SpectralFunction
+    method: ForwardMethod
+    algorithm: Algorithm
+    rule: Rule
+    second: bool
+    backward: str
+    keep_graph: bool
+
+
+def matrix_function(
+    who: str,
+    function: SpectralFunction,
+    A: Tensor,
+    p: float | Tensor | None,
+    *,
+    forward: str,
+    backward: str,
+    check: bool | None,
+    return_info: bool,
+    **options: Any,
+) -> Tensor | tuple[Tensor, MatrixFunctionInfo]:
+    """f(A) by the named methods; see `sqrtm` for the arguments."""
+    checks.check_square(who, A)
+    check = _should_check(check, A)
+    plan = _plan(who, function, A, forward, backward, check, options)
+    dtype = torch.promote_types(A.dtype, torch.float32)  # half precision is computed in float32
+    with _full_precision(A):
+        S = A.to(dtype)
+        if check:
+            _Check.apply(S.detach(), torch.finfo(A.dtype).eps, plan)
+        S = S / 2 + S.mT / 2  # halves first: no overflow
+        if p is not None:
+            p = torch.as_tensor(p, dtype=dtype, device=A.device)
+            batch = torch.broadcast_shapes(S.shape[:-2], p.shape)
+            S, p = S.expand(*batch, *S.shape[-2:]), p.expand(batch)
+        Z, steps = _run(plan, S, p)
+        Z_out = Z.to(A.dtype)
+        if not return_info:
+            return Z_out
+        with torch.no_grad():
+            size = torch.linalg.matrix_norm(S)
+            residual = torch.linalg.matrix_norm(S - function.inverse(Z, p))
+            residual = torch.where(size > 0, residual / size, residual)
+        return Z_out, MatrixFunctionInfo(residual, 0 if steps is None else int(steps))
+
+
+def _run(plan: _Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    if plan.keep_graph:
+        state = plan.algorithm(S, plan.function.at(p))
+        return state.Z, state.steps
+    function = _Apply if torch.compiler.is_compiling() else _ApplyTransformable
+    Z, *rest = function.apply(S, p, plan)
+    return Z, None if plan.method.basis else rest[0]
+
+
+# --- choosing and checking a pair -------------------------------------------------------------------------------------
+
+
+def available_pairs(function: str) -> list[tuple[str, str]]:
+    """Every (forward, backward) that makes sense for a function, in registry order."""
+    return [
+        (forward, backward)
+        for forward, method in FORWARDS.items()
+        if method.functions is None or function in method.functions
+        for backward, rule in BACKWARDS.items()
+        if rule.why_not(function, method) is None
+    ]
+
+
+def auto_pair(function: str, device: str, d: int) -> tuple[str, str]:
+    """What "auto" stands for."""
+    if function != "sqrt":
+        return "eigen", "loewner"
+    iterate = device != "cpu" and d > MAX_DIM_EIGEN_ON_ACCELERATOR
+    return ("minimax" if iterate else "eigen"), "lyapunov"
+
+
+def _plan(
+    who: str, function: SpectralFunction, A: Tensor, forward: str, backward: str, check: bool, options: dict[str, Any]
+) -> _Plan:
+    auto_forward, auto_backward = auto_pair(function.name, A.device.type, A.shape[-1])
+    if forward == "auto" and backward != "auto" and backward in BACKWARDS and BACKWARDS[backward].needs_iteration:
+        auto_forward = "inverse_scaling_squaring" if function.name == "log" else "minimax"
+    forward = auto_forward if forward == "auto" else forward
+    backward = auto_backward if backward == "auto" else backward
+    method, rule = _lookup(who, function.name, forward, backward)
+    _check_options(who, options, forward, method, backward, rule)
+    forward_options = {k: v for k, v in options.items() if k in method.options}
+    rule_options = {k: v for k, v in options.items() if k in rule.options and k not in method.options}
+    if "check" in method.options:
+        forward_options["check"] = check
+    algorithm: Algorithm = functools.partial(method.fn, **forward_options)
+    keep_graph = False
+    if rule.needs_iteration:
+        keep_graph = rule_options.pop("store", True)
+        rule_options["algorithm"] = algorithm
+        if "scale" in method.options:
+            rule_options["scale"] = forward_options.get("scale", "frobenius")
+    bound: Rule = functools.partial(rule.fn, **rule_options)
+    return _Plan(who, function, method, algorithm, bound, rule.second, backward, keep_graph)
+
+
+def _lookup(who: str, function: str, forward: str, backward: str) -> tuple[ForwardMethod, BackwardRule]:
+    pairs = available_pairs(function)
+    if forward not in FORWARDS:
+        raise unknown_name(who, "forward", forward, ("auto", *dict.fromkeys(f for f, _ in pairs)))
+    if backward not in BACKWARDS:
+        raise unknown_name(who, "backward", backward, ("auto", *dict.fromkeys(b for _, b in pairs)))
+    method, rule = FORWARDS[forward], BACKWARDS[backward]
+    if (forward, backward) not in pairs:
+        reason = rule.why_not(function, method)
+        if method.functions is not None and function not in method.functions:
+            reason = f"forward {forward!r} is for {', '.join(sorted(method.functions))}"
+        else:
+            reason = f"backward {backward!r} {reason}"
+        listed = "; ".join(
+            f"{f} with {', '.join(b for g, b in pairs if g == f)}" for f in dict.fromkeys(f for f, _ in pairs)
+        )
+        raise ValueError(f"{who}: {forward!r} with {backward!r} makes no sense: {reason}. Available: {listed}.")
+    return method, rule
+
+
+# Options of a method that the composition sets and a user does not.
+_INTERNAL = frozenset({"check", "algorithm"})
+
+
+def _check_options(
+    who: str, options: dict[str, Any], forward: str, method: ForwardMethod, backward: str, rule: BackwardRule
+) -> None:
+    rule_options = rule.options - {"scale"} if rule.needs_iteration else rule.options
+    for name in options:
+        if name in _INTERNAL or name not in method.options | rule_options:
+            allowed = sorted((method.options | rule_options) - _INTERNAL)
+            raise ValueError(
+                f"{who}: unexpected option {name!r}; forward {forward!r} with backward {backward!r} takes "
+                f"{', '.join(allowed) if allowed else 'none'}."
+            )
+
+
+# --- precision and checks ---------------------------------------------------------------------------------------------
+
+
+def _full_precision(A: Tensor) -> AbstractContextManager[Any]:
+    """An island where autocast does not turn products into bfloat16."""
+    device = A.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
+
+
+def _should_check(check: bool | None, A: Tensor) -> bool:
+    if torch.compiler.is_compiling():
+        return False
+    return A.device.type == "cpu" if check is None else check
+
+
+class _Check(torch.autograd.Function):
+    """Checks of the values of A. A Function so that under vmap it sees plain tensors; it has no derivative."""
+
+    @staticmethod
+    def forward(A: Tensor, eps: float, plan: _Plan) -> Tensor:
+        checks.check_finite(plan.who, A)
+        checks.check_symmetric(plan.who, A, eps=eps)
+        if not plan.method.basis:  # a decomposition looks at its own spectrum
+            checks.check_semidefinite(plan.who, A)
+        return A.new_zeros(A.shape[:-2])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], A: Tensor, eps: float, plan: _Plan) -> tuple[Tensor, int]:
+        return _Check.apply(_to_front(A, in_dims[0], info.batch_size), eps, plan), 0
+
+
+# --- autograd ---------------------------------------------------------------------------------------------------------
+
+
+class _Apply(torch.autograd.Function):
+    """Z = f(A), then whatever else the forward leaves; see `ForwardMethod.fields`."""
+
+    @staticmethod
+    def forward(A: Tensor, p: Tensor | None, plan: _Plan) -> tuple[Tensor, ...]:
+        state = plan.algorithm(A, plan.function.at(p))
+        return tuple(getattr(state, name) for name in plan.method.fields)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        A, p, ctx.plan = inputs
+        Z, *rest = output
+        ctx.mark_non_differentiable(*rest)
+        ctx.set_materialize_grads(False)
+        saved = (A, p, Z, *(rest if ctx.plan.method.basis else (None, None)))
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, grad_Z: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if grad_Z is None:
+            return None, None, None
+        A, p, Z, U, sigma = ctx.saved_tensors
+        with _full_precision(grad_Z):
+            grad_Z = (grad_Z + grad_Z.mT) / 2
+            grad_A = grad_p = None
+            if ctx.needs_input_grad[0]:
+                grad_A = _derivative(A, p, Z, U, sigma, grad_Z, ctx.plan)
+            if ctx.needs_input_grad[1]:
+                plan = ctx.plan._replace(rule=_along_exponent, second=False)
+                grad_p = _derivative(A, p, Z, U, sigma, grad_Z, plan).sum((-2, -1))
+        return grad_A, grad_p, None
+
+
+class _ApplyTransformable(_Apply):
+    """`_Apply` with the rules for `torch.func.vmap` and forward-mode, which `torch.compile` does not take yet."""
+
+    @staticmethod
+    def jvp(ctx: Any, dA: Tensor | None, dp: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
+        A, p, Z, U, sigma = ctx.saved_tensors
+        with _full_precision(A):
+            dZ = torch.zeros_like(Z)
+            if dA is not None:
+                dZ = dZ + _derivative(A, p, Z, U, sigma, (dA + dA.mT) / 2, ctx.plan)
+            if dp is not None:
+                plan = ctx.plan._replace(rule=_along_exponent, second=False)
+                dZ = dZ + _derivative(A, p, Z, U, sigma, dp[..., None, None].expand_as(Z), plan)
+        return dZ, *(None for _ in ctx.plan.method.fields[1:])
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], A: Tensor, p: Tensor | None, plan: _Plan
+    ) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
+        A, p = (_to_front(t, dim, info.batch_size) for t, dim in zip((A, p), in_dims[:2], strict=True))
+        outputs = _ApplyTransformable.apply(A, p, plan)
+        return outputs, tuple(None if name == "steps" else 0 for name in plan.method.fields)
+
+
+def _derivative(*arguments: Any) -> Tensor:
+    function = _Derivative if torch.compiler.is_compiling() else _DerivativeTransformable
+    result = function.apply(*arguments)
+    assert isinstance(result, Tensor)
+    return result
+
+
+class _Derivative(torch.autograd.Function):
+    """X = the rule applied to a symmetric right side Q: dL/dA from dL/dZ, and dZ from dA.
+
+    For the Lyapunov rule, Z X + X Z = Q makes X a differentiable function of Z and Q, and its own derivative is the
+    same rule again: with W the solution for dL/dX, dL/dQ = W and dL/dZ = -(W X + X W).
+    """
+
+    @staticmethod
+    def forward(
+        A: Tensor, p: Tensor | None, Z: Tensor, U: Tensor | None, sigma: Tensor | None, Q: Tensor, plan: _Plan
+    ) -> Tensor:
+        return plan.rule(ForwardState(A, Z, U, sigma), Q, plan.function.at(p))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *state, _, ctx.plan = inputs
+        ctx.save_for_backward(*state, output)
+        ctx.save_for_forward(*state, output)
+
+    @staticmethod
+    def backward(ctx: Any, grad_X: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_second(ctx.plan)
+        A, p, Z, U, sigma, X = ctx.saved_tensors
+        with _full_precision(grad_X):
+            W = _derivative(A, p, Z, U, sigma, (grad_X + grad_X.mT) / 2, ctx.plan)
+            return None, None, -(W @ X + X @ W), None, None, W, None
+
+
+class _DerivativeTransformable(_Derivative):
+    """`_Derivative` with the rules for `torch.func.vmap` and forward-mode."""
+
+    @staticmethod
+    def jvp(ctx: Any, dA: Any, dp: Any, dZ: Tensor | None, dU: Any, ds: Any, dQ: Tensor | None, _: Any) -> Tensor:
+        _refuse_second(ctx.plan)
+        A, p, Z, U, sigma, X = ctx.saved_tensors
+        with _full_precision(X):
+            right = torch.zeros_like(X) if dQ is None else dQ
+            if dZ is not None:
+                right = right - (dZ @ X + X @ dZ)
+            return _derivative(A, p, Z, U, sigma, (right + right.mT) / 2, ctx.plan)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+        *tensors, plan = arguments
+        front = [_to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims[:-1], strict=True)]
+        # Q may have more leading dimensions than the state (a vmap over dL/dZ alone): line the new one up.
+        ranks = (2, 0, 2, 2, 1, 2)  # of A, p, Z, U, sigma, Q without leading dimensions
+        leading = max(t.ndim - rank for t, rank in zip(front, ranks, strict=True) if t is not None)
+        aligned = [
+            None if t is None else t.reshape(t.shape[0], *(1,) * (leading - t.ndim + rank), *t.shape[1:])
+            for t, rank in zip(front, ranks, strict=True)
+        ]
+        return _DerivativeTransformable.apply(*aligned, plan), 0
+
+
+def _refuse_second(plan: _Plan) -> None:
+    if not plan.second:
+        right = ", ".join(repr(name) for name, rule in BACKWARDS.items() if rule.second)
+        raise SecondDerivativeError(
+            f"{plan.who}: second derivatives are not available with backward={plan.backward!r}; "
+            f"for the square root use backward={right} or 'unrolled' (store=True), which have them."
+        )
+
+
+def _along_exponent(state: ForwardState, Q: Tensor, f: SpectralFunction) -> Tensor:
+    """dZ/dp times Q, entry by entry: a rule like the others, for `_Derivative` to apply."""
+    assert f.dg_dp is not None
+    assert f.p is not None
+    assert state.U is not None
+    assert state.sigma is not None
+    return spectrum.compose(state.U, f.dg_dp(state.sigma, f.p)) * Q
+
+
+def _to_front(x: Any, dim: int | None, size: int) -> Any:
+    """`x` with the dimension that vmap runs over in front, repeated (as a view) where vmap leaves it alone."""
+    if x is None:
+        return None
+    return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)

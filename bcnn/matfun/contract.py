@@ -1,0 +1,104 @@
+"""What a matrix function, a forward algorithm and a backward rule promise each other.
+
+m forwards and n backwards are m + n files, not m x n: they meet in `ForwardState` alone, and what a method can and
+cannot do is data beside its name in a registry, never an ``if`` elsewhere.
+
+Legend: A symmetric matrices (..., d, d); Z = f(A); U, sigma eigenvectors and eigenvalues of A; p an exponent.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class ForwardState(NamedTuple):
+    """What a forward algorithm leaves for the backward rule; unknown fields are None."""
+
+    A: Tensor  # (..., d, d)
+    Z: Tensor  # (..., d, d)
+    U: Tensor | None = None  # (..., d, d)
+    sigma: Tensor | None = None  # (..., d), in the precision it was computed in
+    steps: Tensor | None = None  # (), how many iterations were taken
+
+
+@dataclass(frozen=True)
+class SpectralFunction:
+    """f(A) = U g(sigma) U^T, described by what it does to eigenvalues; `p` is the exponent where there is one."""
+
+    name: str
+    g: Callable[[Tensor, Tensor | None], Tensor]  # g(sigma)
+    dg: Callable[[Tensor, Tensor | None], Tensor]  # g'(sigma)
+    # (g(a) - g(b)) / (a - b) for all pairs, (..., d) -> (..., d, d), written without dividing by a difference
+    divided_difference: Callable[[Tensor, Tensor | None], Tensor]
+    # The least eigenvalue that g takes, given sigma and the rounding unit of A: 0, or a positive floor.
+    floor: Callable[[Tensor, Tensor | None, float], Tensor]
+    inverse: Callable[[Tensor, Tensor | None], Tensor]  # A again from Z, for residuals
+    # sigma g'(sigma) as a matrix, from Z and p: Euler's term in the gradient through the scaling of A
+    euler: Callable[[Tensor, Tensor | None], Tensor]
+    # The precision that eigen decomposition needs for a float32 gradient in the paper's regime (condition 1e6).
+    precision: str = "standard"
+    dg_dp: Callable[[Tensor, Tensor], Tensor] | None = None
+    p: Tensor | None = None
+
+    def at(self, p: Tensor | None) -> SpectralFunction:
+        """The same function with its exponent bound."""
+        return replace(self, p=p)
+
+
+Algorithm = Callable[[Tensor, SpectralFunction], ForwardState]
+Rule = Callable[[ForwardState, Tensor, SpectralFunction], Tensor]
+
+
+def _options_of(fn: Callable[..., Any]) -> frozenset[str]:
+    kinds = inspect.signature(fn).parameters.values()
+    return frozenset(parameter.name for parameter in kinds if parameter.kind is parameter.KEYWORD_ONLY)
+
+
+@dataclass(frozen=True)
+class ForwardMethod:
+    """A forward algorithm ``fn(A, f, *, options) -> ForwardState`` and what it can do."""
+
+    fn: Callable[..., ForwardState]
+    functions: frozenset[str] | None = None  # None: any
+    basis: bool = False  # leaves U and sigma; else `steps`
+    needs_definite: bool = False  # refuses singular matrices
+    options: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", _options_of(self.fn))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of ForwardState that this method fills, besides A."""
+        return ("Z", "U", "sigma") if self.basis else ("Z", "steps")
+
+
+@dataclass(frozen=True)
+class BackwardRule:
+    """A gradient rule ``fn(state, grad_Z, f, *, options) -> dL/dA`` and what it can do."""
+
+    fn: Callable[..., Tensor]
+    functions: frozenset[str] | None = None  # None: any
+    needs_basis: bool = False  # works from U and sigma that the forward leaves
+    needs_iteration: bool = False  # differentiates the iteration itself
+    exact: bool = True  # the true gradient, up to rounding
+    second: bool = False  # right to every order; else a second derivative is refused
+    options: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", _options_of(self.fn))
+
+    def why_not(self, function: str, forward: ForwardMethod) -> str | None:
+        """Why this rule cannot follow `forward` for `function`, or None."""
+        if self.functions is not None and function not in self.functions:
+            return f"is for {', '.join(sorted(self.functions))}"
+        if self.needs_basis and not forward.basis:
+            return "needs the eigenvectors that only a decomposition leaves"
+        if self.needs_iteration and forward.basis:
+            return "needs an iterative forward"
+        return None

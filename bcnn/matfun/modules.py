@@ -1,0 +1,72 @@
+"""`nn.Module` twins of the matrix functions: they store options and call one function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .functions.logm import logm
+from .functions.powm import powm
+from .functions.sqrtm import sqrtm
+
+
+class _MatrixFunction(nn.Module):
+    """Stores the options of a matrix function and shows them."""
+
+    def __init__(self, *, forward: str = "auto", backward: str = "auto", check: bool | None = None, **options: Any):
+        super().__init__()
+        self.options: dict[str, Any] = {"forward": forward, "backward": backward, "check": check, **options}
+
+    def extra_repr(self) -> str:
+        """Every option, as it would be written."""
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+class MatrixSqrt(_MatrixFunction):
+    """`bcnn.sqrtm` as a module; the arguments are its options.
+
+    Example:
+        >>> MatrixSqrt(forward="newton_schulz", num_iters=5)
+        MatrixSqrt(forward='newton_schulz', backward='auto', check=None, num_iters=5)
+    """
+
+    def forward(self, A: Tensor) -> Tensor:
+        """Z = A^{1/2}, shape (..., d, d)."""
+        return sqrtm(A, **self.options)  # type: ignore[return-value]
+
+
+class MatrixLog(_MatrixFunction):
+    """`bcnn.logm` as a module; the arguments are its options."""
+
+    def forward(self, A: Tensor) -> Tensor:
+        """Z = log(A), shape (..., d, d)."""
+        return logm(A, **self.options)  # type: ignore[return-value]
+
+
+class MatrixPower(_MatrixFunction):
+    """`bcnn.powm` as a module, with an exponent that is a parameter if `learnable`.
+
+    Args:
+        p: the exponent, or its start.
+        learnable: whether to make it a parameter, which an optimizer then moves; keep an eye on its sign.
+        **options: those of `powm`.
+
+    Example:
+        >>> [name for name, _ in MatrixPower(0.5, learnable=True).named_parameters()]
+        ['p']
+    """
+
+    def __init__(self, p: float = 0.5, *, learnable: bool = False, **options: Any):
+        super().__init__(**options)
+        self.p: float | Tensor = nn.Parameter(torch.tensor(float(p))) if learnable else float(p)
+
+    def forward(self, A: Tensor) -> Tensor:
+        """Z = A^p, shape (..., d, d)."""
+        return powm(A, self.p, **self.options)  # type: ignore[return-value]
+
+    def extra_repr(self) -> str:
+        """The exponent, then every option."""
+        learnable = isinstance(self.p, Tensor)
+        return f"p={float(self.p):g}, learnable={learnable}, {super().extra_repr()}"
