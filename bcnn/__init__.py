@@ -1,18 +1,52 @@
-"""Second-order (bilinear) pooling of CNN features, after Lin & Maji, "Improved Bilinear Pooling with CNNs" (2017)."""
+"""Second-order (bilinear) pooling of CNN features, after Lin & Maji, "Improved Bilinear Pooling with CNNs" (2017).
 
-from .errors import ClampedSpectrumWarning as ClampedSpectrumWarning
-from .errors import ConvergenceError as ConvergenceError
-from .errors import GradientExceptionWarning as GradientExceptionWarning
-from .errors import NotConvergedWarning as NotConvergedWarning
-from .errors import NotPositiveDefiniteError as NotPositiveDefiniteError
-from .errors import PrecisionFallbackWarning as PrecisionFallbackWarning
-from .errors import SecondDerivativeError as SecondDerivativeError
-from .matfun.compose import MatrixFunctionInfo as MatrixFunctionInfo
-from .matfun.functions.logm import logm as logm
-from .matfun.functions.powm import powm as powm
-from .matfun.functions.sqrtm import sqrtm as sqrtm
-from .matfun.modules import MatrixLog as MatrixLog
-from .matfun.modules import MatrixPower as MatrixPower
-from .matfun.modules import MatrixSqrt as MatrixSqrt
+Names are imported when first used, so that the command line answers without waiting for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .errors import ClampedSpectrumWarning as ClampedSpectrumWarning
+    from .errors import ConvergenceError as ConvergenceError
+    from .errors import GradientExceptionWarning as GradientExceptionWarning
+    from .errors import NotConvergedWarning as NotConvergedWarning
+    from .errors import NotPositiveDefiniteError as NotPositiveDefiniteError
+    from .errors import PrecisionFallbackWarning as PrecisionFallbackWarning
+    from .errors import SecondDerivativeError as SecondDerivativeError
+    from .matfun.compose import MatrixFunctionInfo as MatrixFunctionInfo
+    from .matfun.functions.logm import logm as logm
+    from .matfun.functions.powm import powm as powm
+    from .matfun.functions.sqrtm import sqrtm as sqrtm
+    from .matfun.modules import MatrixLog as MatrixLog
+    from .matfun.modules import MatrixPower as MatrixPower
+    from .matfun.modules import MatrixSqrt as MatrixSqrt
 
 __version__ = "0.1.0"
+
+_PUBLIC = {
+    "errors": (
+        "ClampedSpectrumWarning", "ConvergenceError", "GradientExceptionWarning", "NotConvergedWarning",
+        "NotPositiveDefiniteError", "PrecisionFallbackWarning", "SecondDerivativeError",
+    ),
+    "matfun.compose": ("MatrixFunctionInfo",),
+    "matfun.functions.logm": ("logm",),
+    "matfun.functions.powm": ("powm",),
+    "matfun.functions.sqrtm": ("sqrtm",),
+    "matfun.modules": ("MatrixLog", "MatrixPower", "MatrixSqrt"),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = ["__version__", *_MODULE_OF]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'bcnn' has no attribute {name!r}")
+    value = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from ..errors import NotPositiveDefiniteError
 from .minimax import NEWTON_SCHULZ, schedule
-from .products import polynomial, symmetric_product
+from .products import polynomial
 from .scaling import frobenius
+from .spectrum import weigh_in_basis
 
 MAX_DIM_KRONECKER = 48
 
@@ -24,13 +25,12 @@ def reciprocal_sums(r: Tensor, *, null: float) -> Tensor:
     """K_ij = 1 / (r_i + r_j), shape (..., d, d), and 0 where both r_i and r_j are below `null` times the largest."""
     total = r[..., :, None] + r[..., None, :]
     floor = 2 * null * r.amax(-1)[..., None, None]
-    return torch.where(total > floor, 1 / total, torch.zeros_like(total))
+    return total.masked_fill_(total <= floor, torch.inf).reciprocal_()
 
 
 def eigen(Z: Tensor, Q: Tensor, *, U: Tensor, r: Tensor, null: float) -> Tensor:
     """The exact solution in the eigenbasis of Z, which is that of A; four products."""
-    K = reciprocal_sums(r, null=null).to(U.dtype)
-    return U @ ((U.mT @ Q @ U) * K) @ U.mT
+    return weigh_in_basis(U, Q, reciprocal_sums(r.to(U.dtype), null=null))
 
 
 def bartels_stewart(Z: Tensor, Q: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_l
 
     With a = Z and q = Q, both divided by ||Z||_F, a step with the odd polynomial p(N) = N P(N^2) reads
 
-    .. math:: q \leftarrow q\,P(a^2) + a\,(c_1 C + c_2 (a^2 C + C a^2)), \qquad a \leftarrow a\,P(a^2), \qquad C = aq - qa
+    .. math:: q \leftarrow q\,P(a^2) + a\,(c_1 C + c_2 (a^2 C + C a^2)), \quad a \leftarrow a\,P(a^2), \quad C = aq - qa
 
     Args:
         Z: roots, shape (..., d, d).
@@ -86,7 +86,7 @@ def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_l
     else:
         steps = (NEWTON_SCHULZ,) * solver_iters
     for c in steps:
-        a2 = symmetric_product(a, a)
+        a2 = a @ a
         aq = a @ q
         C = aq - aq.mT  # antisymmetric
         off = c[1] * C
@@ -96,7 +96,7 @@ def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_l
         P = polynomial(c, a2)
         q = q @ P + a @ off
         q = (q + q.mT) / 2
-        a = symmetric_product(a, P)
+        a = a @ P
     return q / 2
 
 

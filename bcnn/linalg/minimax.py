@@ -1,14 +1,15 @@
 r"""Odd polynomials that drive a known range of numbers to 1 in the fewest matrix products.
 
 The coupled Newton iteration, Eq. (9), multiplies x = sqrt(eigenvalue) by p(x) = (3x - x^3) / 2 at each step: a small x
-grows by 1.5 only, so condition number 10^6 takes some 20 steps. Of all odd polynomials of degree 5 we take at each step the one
-closest to 1 on the interval where the numbers are known to lie, :math:`\min_p \max_{l \le x \le u} |1 - p(x)|`, which
-maps it to [1 - E, 1 + E]; the composition of such steps is the best there is (Zolotarev; Chen & Chow 2014; "Polar
-Express", Amsel et al. 2025). Where a cubic suffices for the last step it is taken: it saves a product.
+grows by 1.5 only, so condition number 10^6 takes some 20 steps. Of all odd polynomials of degree 5 we take at each step
+the one closest to 1 on the interval where the numbers are known to lie,
+:math:`\min_p \max_{l \le x \le u} |1 - p(x)|`, which maps it to [1 - E, 1 + E]; the composition of such steps is the
+best there is (Zolotarev; Chen & Chow 2014; "Polar Express", Amsel et al. 2025). Where a cubic suffices for the last
+step it is taken: it saves a product.
 
 Paper: Eq. (9) generalised; the paper's own polynomial is `NEWTON_SCHULZ`.
 
-Legend: l, u ends of the interval; c coefficients of x, x^3, x^5; E the largest deviation from 1.
+Legend: lo, hi (l, u) ends of the interval; c coefficients of x, x^3, x^5; E the largest deviation from 1.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _NEWTON_QUINTIC: Polynomial = (15 / 8, -10 / 8, 3 / 8)
 _NARROW = 1e-2
 
 
-def best_quintic(l: float, u: float) -> tuple[Polynomial, float]:
-    """The odd polynomial of degree 5 nearest to 1 on [l, u], and its largest deviation E, by the Remez exchange."""
-    if (u - l) / (u + l) < _NARROW:
-        half = (u - l) / (u + l)
-        return _rescale(_NEWTON_QUINTIC, (u + l) / 2), 2.5 * half**3 * (1 + half) ** 2
-    x = [(l + u) / 2 - (u - l) / 2 * math.cos(math.pi * i / 3) for i in range(4)]
+def best_quintic(lo: float, hi: float) -> tuple[Polynomial, float]:
+    """The odd polynomial of degree 5 nearest to 1 on [lo, hi], and its largest deviation E, by the Remez exchange."""
+    if (hi - lo) / (hi + lo) < _NARROW:
+        half = (hi - lo) / (hi + lo)
+        return _rescale(_NEWTON_QUINTIC, (hi + lo) / 2), 2.5 * half**3 * (1 + half) ** 2
+    x = [(lo + hi) / 2 - (hi - lo) / 2 * math.cos(math.pi * i / 3) for i in range(4)]
     for _ in range(100):
         rows = [[t, t**3, t**5, (-1.0) ** i] for i, t in enumerate(x)]
         a, b, c, error = torch.linalg.solve(
@@ -39,38 +40,38 @@ def best_quintic(l: float, u: float) -> tuple[Polynomial, float]:
         ).tolist()
         root = math.sqrt(9 * b * b - 20 * a * c)  # p'(x) = a + 3b t + 5c t^2 with t = x^2
         inner = sorted(math.sqrt(t) for t in ((-3 * b + root) / (10 * c), (-3 * b - root) / (10 * c)))
-        previous, x = x, [l, *inner, u]
-        if max(abs(new - old) for new, old in zip(x, previous, strict=True)) < 1e-13 * u:
+        previous, x = x, [lo, *inner, hi]
+        if max(abs(new - old) for new, old in zip(x, previous, strict=True)) < 1e-13 * hi:
             break
     return (a, b, c), abs(error)
 
 
-def best_cubic(l: float, u: float) -> tuple[Polynomial, float]:
-    """The odd polynomial of degree 3 nearest to 1 on [l, u], in closed form, and its largest deviation E."""
-    # p = a x - b x^3 with p(l) = p(u) = 1 - E and p(m) = 1 + E at its maximum m, m^2 = (l^2 + l u + u^2) / 3.
-    m = math.sqrt((l * l + l * u + u * u) / 3)
-    ends, peak = l * u * (l + u), 2 * m**3  # p(l), p(u) and p(m) for a = 3 m^2, b = 1
+def best_cubic(lo: float, hi: float) -> tuple[Polynomial, float]:
+    """The odd polynomial of degree 3 nearest to 1 on [lo, hi], in closed form, and its largest deviation E."""
+    # p = a x - b x^3 with p(lo) = p(hi) = 1 - E and p(m) = 1 + E at its maximum m, m^2 = (lo^2 + lo hi + hi^2) / 3.
+    m = math.sqrt((lo * lo + lo * hi + hi * hi) / 3)
+    ends, peak = lo * hi * (lo + hi), 2 * m**3  # p(lo), p(hi) and p(m) for a = 3 m^2, b = 1
     c = 2 / (ends + peak)
     return (3 * m * m * c, -c), (peak - ends) / (peak + ends)
 
 
 @functools.lru_cache(maxsize=256)
-def _schedule(l: float, tol: float) -> tuple[Polynomial, ...]:
-    u, steps = 1.0, []
+def _schedule(lo: float, tol: float) -> tuple[Polynomial, ...]:
+    hi, steps = 1.0, list[Polynomial]()
     while True:
-        cubic, error = best_cubic(l, u)
+        cubic, error = best_cubic(lo, hi)
         if error <= tol:
             return (*steps, cubic)
-        quintic, error = best_quintic(l, u)
+        quintic, error = best_quintic(lo, hi)
         steps.append(quintic)
         if error <= tol:
             return tuple(steps)
-        l, u = 1 - error, 1 + error
+        lo, hi = 1 - error, 1 + error
 
 
 @functools.lru_cache(maxsize=256)
 def _widest(num_steps: int, tol: float) -> float:
-    """The least l from which `num_steps` steps reach `tol`, to one part in a thousand."""
+    """The least lo from which `num_steps` steps reach `tol`, to one part in a thousand."""
     low, high = math.log(1e-9), 0.0
     while high - low > 1e-3:
         middle = (low + high) / 2
@@ -78,7 +79,7 @@ def _widest(num_steps: int, tol: float) -> float:
     return math.exp(high)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@torch.compiler.assume_constant_result
 def schedule(lower: float, num_steps: int | None, tol: float) -> tuple[Polynomial, ...]:
     """The polynomials, one a step, that bring sqrt(eigenvalues) in [sqrt(lower), 1] to 1.
 
@@ -88,10 +89,10 @@ def schedule(lower: float, num_steps: int | None, tol: float) -> tuple[Polynomia
             `tol`: smaller eigenvalues come out too small rather than all of them inaccurate. None for no limit.
         tol: largest |1 - x| wanted; below the rounding of float64 counts as that rounding.
     """
-    l, tol = math.sqrt(lower), max(tol, 4e-16)
+    lo, tol = math.sqrt(lower), max(tol, 4e-16)
     if num_steps is None:
-        return _schedule(l, tol)
-    return _schedule(max(l, _widest(num_steps, tol)), tol) if num_steps else ()
+        return _schedule(lo, tol)
+    return _schedule(max(lo, _widest(num_steps, tol)), tol) if num_steps else ()
 
 
 def _rescale(p: Polynomial, centre: float) -> Polynomial:

@@ -1,11 +1,12 @@
-"""Products of symmetric matrices whose result is symmetric, and polynomials of a symmetric matrix.
+"""Products of symmetric matrices whose result is symmetric, and polynomials of a matrix.
 
-Legend: X, Y commuting symmetric matrices (..., d, d); M a symmetric matrix.
+Legend: X, Y matrices (..., d, d) with X Y symmetric; M any matrix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -15,7 +16,9 @@ MIN_DIM_BLOCKED = 256
 
 
 def symmetric_product(X: Tensor, Y: Tensor) -> Tensor:
-    """``X @ Y`` where the result is known to be symmetric (X and Y symmetric and commuting).
+    """``X @ Y`` where the result is known to be symmetric.
+
+    For a single product such as U K U^T; not inside a coupled iteration, which it makes unstable (`newton_schulz`).
 
     Cost: of 4 x 4 blocks the 10 on and above the diagonal are computed, the others mirrored: 5/8 of a product's
     operations. A small matrix, a graph that autograd or the compiler records, and a single matrix (measured: no
@@ -23,11 +26,14 @@ def symmetric_product(X: Tensor, Y: Tensor) -> Tensor:
     """
     d = X.shape[-1]
     recorded = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
-    if recorded or d < MIN_DIM_BLOCKED or X.shape[:-2].numel() < 2 or torch.compiler.is_compiling():
+    if d < MIN_DIM_BLOCKED or recorded or torch.compiler.is_compiling():
+        return X @ Y
+    batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2])
+    if batch.numel() < 2:
         return X @ Y
     edges = [d * i // NUM_BLOCKS for i in range(NUM_BLOCKS + 1)]
-    product = torch.empty_like(X)
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    product = X.new_empty(*batch, d, d)
+    for start, stop in pairwise(edges):
         panel = X[..., start:stop, :] @ Y[..., :, start:]  # (..., stop - start, d - start)
         product[..., start:stop, start:] = panel
         product[..., stop:, start:stop] = panel[..., :, stop - start :].mT
@@ -39,7 +45,7 @@ def polynomial(coefficients: Sequence[float], M: Tensor) -> Tensor:
     *rest, last = coefficients
     total = add_to_diagonal(last * M, rest[-1])
     for c in reversed(rest[:-1]):
-        total = add_to_diagonal(symmetric_product(total, M), c)
+        total = add_to_diagonal(total @ M, c)
     return total
 
 

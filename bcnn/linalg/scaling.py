@@ -11,8 +11,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import unknown_name
-
 
 def frobenius(A: Tensor) -> Tensor:
     """``||A||_F``, free of overflow and underflow."""
@@ -28,13 +26,9 @@ def trace(A: Tensor) -> Tensor:
 SCALES = {"frobenius": frobenius, "trace": trace}
 
 
-def scale_of(who: str, A: Tensor, scale: str | Tensor) -> Tensor:
+def scale_of(A: Tensor, scale: str | Tensor) -> Tensor:
     """The bound by name, or the one given as a tensor of shape (..., 1, 1)."""
-    if isinstance(scale, Tensor):
-        return scale
-    if scale not in SCALES:
-        raise unknown_name(who, "scale", scale, SCALES)
-    return SCALES[scale](A)
+    return scale if isinstance(scale, Tensor) else SCALES[scale](A)
 
 
 def scale_gradient(A: Tensor, scale: str) -> Tensor:

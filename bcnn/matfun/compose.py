@@ -13,6 +13,7 @@ Legend: A symmetric matrices (..., d, d); Z = f(A); grad_Z = dL/dZ; X = dL/dA; p
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -39,7 +40,6 @@ class MatrixFunctionInfo(NamedTuple):
 class _Plan(NamedTuple):
     """A checked pair, options bound."""
 
-    who: str
     function: SpectralFunction
     method: ForwardMethod
     algorithm: Algorithm
@@ -50,7 +50,6 @@ class _Plan(NamedTuple):
 
 
 def matrix_function(
-    who: str,
     function: SpectralFunction,
     A: Tensor,
     p: float | Tensor | None,
@@ -62,15 +61,15 @@ def matrix_function(
     **options: Any,
 ) -> Tensor | tuple[Tensor, MatrixFunctionInfo]:
     """f(A) by the named methods; see `sqrtm` for the arguments."""
-    checks.check_square(who, A)
+    checks.check_square(function.wrapper, A)
     check = _should_check(check, A)
-    plan = _plan(who, function, A, forward, backward, check, options)
+    plan = _plan(function, A, forward, backward, check, options)
     dtype = torch.promote_types(A.dtype, torch.float32)  # half precision is computed in float32
     with _full_precision(A):
         S = A.to(dtype)
+        S = torch.lerp(S, S.mT, 0.5)  # the symmetric part
         if check:
-            _Check.apply(S.detach(), torch.finfo(A.dtype).eps, plan)
-        S = S / 2 + S.mT / 2  # halves first: no overflow
+            _Check.apply(A.detach(), S.detach(), plan)
         if p is not None:
             p = torch.as_tensor(p, dtype=dtype, device=A.device)
             batch = torch.broadcast_shapes(S.shape[:-2], p.shape)
@@ -118,15 +117,32 @@ def auto_pair(function: str, device: str, d: int) -> tuple[str, str]:
 
 
 def _plan(
-    who: str, function: SpectralFunction, A: Tensor, forward: str, backward: str, check: bool, options: dict[str, Any]
+    function: SpectralFunction, A: Tensor, forward: str, backward: str, check: bool, options: dict[str, Any]
 ) -> _Plan:
-    auto_forward, auto_backward = auto_pair(function.name, A.device.type, A.shape[-1])
+    make: Callable[..., _Plan] = _make_plan
+    plain = all(value is None or isinstance(value, str | int | float) for value in options.values())
+    if torch.compiler.is_compiling() or not plain:  # a tensor or a callable must not be kept alive by a cache
+        make = _make_plan.__wrapped__
+    return make(function, A.device.type, A.shape[-1], forward, backward, check, **options)
+
+
+@functools.lru_cache(maxsize=256)
+def _make_plan(
+    function: SpectralFunction,
+    device: str,
+    d: int,
+    forward: str,
+    backward: str,
+    check: bool,
+    **options: Any,
+) -> _Plan:
+    auto_forward, auto_backward = auto_pair(function.name, device, d)
     if forward == "auto" and backward != "auto" and backward in BACKWARDS and BACKWARDS[backward].needs_iteration:
         auto_forward = "inverse_scaling_squaring" if function.name == "log" else "minimax"
     forward = auto_forward if forward == "auto" else forward
     backward = auto_backward if backward == "auto" else backward
-    method, rule = _lookup(who, function.name, forward, backward)
-    _check_options(who, options, forward, method, backward, rule)
+    method, rule = _lookup(function, forward, backward)
+    _check_options(function.wrapper, options, forward, method, backward, rule)
     forward_options = {k: v for k, v in options.items() if k in method.options}
     rule_options = {k: v for k, v in options.items() if k in rule.options and k not in method.options}
     if "check" in method.options:
@@ -139,19 +155,20 @@ def _plan(
         if "scale" in method.options:
             rule_options["scale"] = forward_options.get("scale", "frobenius")
     bound: Rule = functools.partial(rule.fn, **rule_options)
-    return _Plan(who, function, method, algorithm, bound, rule.second, backward, keep_graph)
+    return _Plan(function, method, algorithm, bound, rule.second, backward, keep_graph)
 
 
-def _lookup(who: str, function: str, forward: str, backward: str) -> tuple[ForwardMethod, BackwardRule]:
-    pairs = available_pairs(function)
+def _lookup(function: SpectralFunction, forward: str, backward: str) -> tuple[ForwardMethod, BackwardRule]:
+    who, name = function.wrapper, function.name
+    pairs = available_pairs(name)
     if forward not in FORWARDS:
         raise unknown_name(who, "forward", forward, ("auto", *dict.fromkeys(f for f, _ in pairs)))
     if backward not in BACKWARDS:
         raise unknown_name(who, "backward", backward, ("auto", *dict.fromkeys(b for _, b in pairs)))
     method, rule = FORWARDS[forward], BACKWARDS[backward]
     if (forward, backward) not in pairs:
-        reason = rule.why_not(function, method)
-        if method.functions is not None and function not in method.functions:
+        reason = rule.why_not(name, method)
+        if method.functions is not None and name not in method.functions:
             reason = f"forward {forward!r} is for {', '.join(sorted(method.functions))}"
         else:
             reason = f"backward {backward!r} {reason}"
@@ -177,6 +194,9 @@ def _check_options(
                 f"{who}: unexpected option {name!r}; forward {forward!r} with backward {backward!r} takes "
                 f"{', '.join(allowed) if allowed else 'none'}."
             )
+        choices = {**method.choices, **rule.choices}.get(name)
+        if choices is not None and isinstance(options[name], str) and options[name] not in choices:
+            raise unknown_name(who, name, options[name], choices)
 
 
 # --- precision and checks ---------------------------------------------------------------------------------------------
@@ -200,20 +220,21 @@ class _Check(torch.autograd.Function):
     """Checks of the values of A. A Function so that under vmap it sees plain tensors; it has no derivative."""
 
     @staticmethod
-    def forward(A: Tensor, eps: float, plan: _Plan) -> Tensor:
-        checks.check_finite(plan.who, A)
-        checks.check_symmetric(plan.who, A, eps=eps)
+    def forward(A: Tensor, S: Tensor, plan: _Plan) -> Tensor:
+        checks.check_finite(plan.function.wrapper, A)
+        checks.check_symmetric(plan.function.wrapper, A.to(S.dtype), S, eps=torch.finfo(A.dtype).eps)
         if not plan.method.basis:  # a decomposition looks at its own spectrum
-            checks.check_semidefinite(plan.who, A)
-        return A.new_zeros(A.shape[:-2])
+            checks.check_semidefinite(plan.function.wrapper, S)
+        return S.new_zeros(S.shape[:-2])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.mark_non_differentiable(output)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], A: Tensor, eps: float, plan: _Plan) -> tuple[Tensor, int]:
-        return _Check.apply(_to_front(A, in_dims[0], info.batch_size), eps, plan), 0
+    def vmap(info: Any, in_dims: tuple[int | None, ...], A: Tensor, S: Tensor, plan: _Plan) -> tuple[Tensor, int]:
+        A, S = (_to_front(t, dim, info.batch_size) for t, dim in zip((A, S), in_dims[:2], strict=True))
+        return _Check.apply(A, S, plan), 0
 
 
 # --- autograd ---------------------------------------------------------------------------------------------------------
@@ -243,7 +264,7 @@ class _Apply(torch.autograd.Function):
             return None, None, None
         A, p, Z, U, sigma = ctx.saved_tensors
         with _full_precision(grad_Z):
-            grad_Z = (grad_Z + grad_Z.mT) / 2
+            grad_Z = torch.lerp(grad_Z, grad_Z.mT, 0.5)
             grad_A = grad_p = None
             if ctx.needs_input_grad[0]:
                 grad_A = _derivative(A, p, Z, U, sigma, grad_Z, ctx.plan)
@@ -343,7 +364,7 @@ def _refuse_second(plan: _Plan) -> None:
     if not plan.second:
         right = ", ".join(repr(name) for name, rule in BACKWARDS.items() if rule.second)
         raise SecondDerivativeError(
-            f"{plan.who}: second derivatives are not available with backward={plan.backward!r}; "
+            f"{plan.function.wrapper}: second derivatives are not available with backward={plan.backward!r}; "
             f"for the square root use backward={right} or 'unrolled' (store=True), which have them."
         )
 

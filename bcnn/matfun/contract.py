@@ -9,7 +9,7 @@ Legend: A symmetric matrices (..., d, d); Z = f(A); U, sigma eigenvectors and ei
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ class SpectralFunction:
     """f(A) = U g(sigma) U^T, described by what it does to eigenvalues; `p` is the exponent where there is one."""
 
     name: str
+    wrapper: str  # the public function, as errors name it
     g: Callable[[Tensor, Tensor | None], Tensor]  # g(sigma)
     dg: Callable[[Tensor, Tensor | None], Tensor]  # g'(sigma)
     # (g(a) - g(b)) / (a - b) for all pairs, (..., d) -> (..., d, d), written without dividing by a difference
@@ -67,6 +68,7 @@ class ForwardMethod:
     functions: frozenset[str] | None = None  # None: any
     basis: bool = False  # leaves U and sigma; else `steps`
     needs_definite: bool = False  # refuses singular matrices
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what an option that is a name may be
     options: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +90,7 @@ class BackwardRule:
     needs_iteration: bool = False  # differentiates the iteration itself
     exact: bool = True  # the true gradient, up to rounding
     second: bool = False  # right to every order; else a second derivative is refused
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what an option that is a name may be
     options: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:

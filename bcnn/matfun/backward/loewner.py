@@ -15,7 +15,8 @@ from ..contract import ForwardState, SpectralFunction
 def loewner(state: ForwardState, grad_Z: Tensor, f: SpectralFunction) -> Tensor:
     r"""dL/dA of any spectral function (Daleckii-Krein).
 
-    .. math:: \frac{\partial L}{\partial A} = U \Big\{ K \odot \Big( U^T \frac{\partial L}{\partial Z} U \Big) \Big\} U^T,
+    .. math:: \frac{\partial L}{\partial A} =
+        U \Big\{ K \odot \Big( U^T \frac{\partial L}{\partial Z} U \Big) \Big\} U^T,
         \qquad K_{ij} = \frac{g(\sigma_i) - g(\sigma_j)}{\sigma_i - \sigma_j}, \quad K_{ii} = g'(\sigma_i)
 
     Paper: what Eq. (2)-(4) say in exact arithmetic. There 1/(sigma_i - sigma_j) is formed first and cancels later; here
@@ -34,5 +35,4 @@ def loewner(state: ForwardState, grad_Z: Tensor, f: SpectralFunction) -> Tensor:
         sigma, U = spectrum.eigh(state.A.double())
         sigma = torch.maximum(sigma, f.floor(sigma, f.p, torch.finfo(state.A.dtype).eps))
         U = U.to(state.A.dtype)
-    K = f.divided_difference(sigma, f.p).to(U.dtype)
-    return U @ (K * (U.mT @ grad_Z @ U)) @ U.mT
+    return spectrum.weigh_in_basis(U, grad_Z, f.divided_difference(sigma, f.p).to(U.dtype))

@@ -8,9 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...errors import unknown_name
 from ...linalg import spectrum
-from ...linalg.lyapunov import SOLVERS, bartels_stewart, eigen, iterative, kronecker
+from ...linalg.lyapunov import bartels_stewart, eigen, iterative, kronecker
 from ..contract import ForwardState, SpectralFunction
 
 
@@ -35,7 +34,7 @@ def lyapunov(
         grad_Z: dL/dZ, symmetric, shape (..., d, d).
         f: the square root.
         solver: "eigen", "bartels_stewart" (SciPy, the paper's reference), "kronecker" (Eq. (7), small d), "iterative"
-            (products only); "auto" is "eigen", or "iterative" where an eigh would be needed and the device is not a CPU.
+            (products only); "auto" is "eigen", or "iterative" where that would need an eigh and the device is no CPU.
         solver_iters: Newton-Schulz steps of "iterative"; None takes the minimax polynomials.
         solver_lower: least over largest eigenvalue of Z, for "iterative".
     """
@@ -48,9 +47,7 @@ def lyapunov(
         return iterative(state.Z, grad_Z, solver_iters=solver_iters, solver_lower=solver_lower)
     if solver == "kronecker":
         return kronecker(state.Z, grad_Z)
-    if solver == "bartels_stewart":
-        return bartels_stewart(state.Z, grad_Z)
-    raise unknown_name("lyapunov", "solver", solver, ("auto", *SOLVERS))
+    return bartels_stewart(state.Z, grad_Z)
 
 
 def _basis(state: ForwardState) -> tuple[Tensor, Tensor, float]:

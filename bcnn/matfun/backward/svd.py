@@ -30,7 +30,8 @@ def warn_exceptions(bad: int, total: int) -> None:
 def svd(state: ForwardState, grad_Z: Tensor, f: SpectralFunction, *, report: Report = warn_exceptions) -> Tensor:
     r"""dL/dA through the SVD, Eqs. (2)-(4) as printed.
 
-    .. math:: \frac{\partial L}{\partial A} = U \Big\{ \Big( K^T \odot \Big( U^T \frac{\partial L}{\partial U} \Big) \Big)
+    .. math:: \frac{\partial L}{\partial A} =
+        U \Big\{ \Big( K^T \odot \Big( U^T \frac{\partial L}{\partial U} \Big) \Big)
         + \Big( \frac{\partial L}{\partial \Sigma} \Big)_{diag} \Big\} U^T
 
     Paper: Eq. (2)-(4); the column "SVD" of Table 3 (right). The printed result is not symmetric; since A is, only its

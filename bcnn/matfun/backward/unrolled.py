@@ -65,6 +65,4 @@ def _along(algorithm: Algorithm, f: SpectralFunction, A: Tensor, direction: Tens
     """The directional derivative of the algorithm, by forward-mode differentiation."""
     A = A.expand_as(direction).contiguous()  # a dual number needs memory of its own
     with torch.no_grad():
-        _, W = torch.func.jvp(lambda A: algorithm(A, f).Z, (A,), (direction,))
-    assert isinstance(W, Tensor)
-    return W
+        return torch.func.jvp(lambda A: algorithm(A, f).Z, (A,), (direction,))[1]

@@ -1,20 +1,24 @@
 """One file per forward algorithm; what each can do stands here, beside its name."""
 
+from ...linalg.scaling import SCALES
 from ..contract import ForwardMethod
 from .denman_beavers import denman_beavers
-from .eigen import eigen
+from .eigen import PRECISIONS, eigen
 from .inverse_scaling_squaring import inverse_scaling_squaring
 from .minimax import minimax
 from .newton_schulz import newton_schulz
 from .svd import svd
 
 _SQRT, _LOG = frozenset({"sqrt"}), frozenset({"log"})
+_PRECISION, _SCALE = {"precision": PRECISIONS}, {"scale": tuple(SCALES)}
 
 FORWARDS: dict[str, ForwardMethod] = {
-    "eigen": ForwardMethod(eigen, basis=True),
-    "svd": ForwardMethod(svd, basis=True),  # the paper's
+    "eigen": ForwardMethod(eigen, basis=True, choices=_PRECISION),
+    "svd": ForwardMethod(svd, basis=True, choices=_PRECISION),  # the paper's
     "denman_beavers": ForwardMethod(denman_beavers, functions=_SQRT, needs_definite=True),  # Eq. (8)
-    "newton_schulz": ForwardMethod(newton_schulz, functions=_SQRT),  # Eq. (9)
-    "minimax": ForwardMethod(minimax, functions=_SQRT),
-    "inverse_scaling_squaring": ForwardMethod(inverse_scaling_squaring, functions=_LOG),  # end of Sec. 2.2
+    "newton_schulz": ForwardMethod(newton_schulz, functions=_SQRT, choices=_SCALE),  # Eq. (9)
+    "minimax": ForwardMethod(minimax, functions=_SQRT, choices=_SCALE),
+    "inverse_scaling_squaring": ForwardMethod(  # end of Sec. 2.2
+        inverse_scaling_squaring, functions=_LOG, needs_definite=True, choices=_SCALE
+    ),
 }

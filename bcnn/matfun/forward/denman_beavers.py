@@ -44,7 +44,7 @@ def denman_beavers(
     steps = 0
     for steps in range(1, num_iters + 1):  # noqa: B007
         (Y_inverse, log_det_Y), (Z_inverse, log_det_Z) = _inverse(Y), _inverse(Z)
-        mu = 1.0
+        mu = torch.ones((), dtype=A.dtype, device=A.device)
         if scaled:
             mu = (-(log_det_Y + log_det_Z) / (2 * d)).exp()[..., None, None].detach()
         previous, Y, Z = Y, (mu * Y + Z_inverse / mu) / 2, (mu * Z + Y_inverse / mu) / 2
@@ -60,8 +60,8 @@ def _inverse(Y: Tensor) -> tuple[Tensor, Tensor]:
     L, info = torch.linalg.cholesky_ex(Y)
     if not torch.compiler.is_compiling() and bool((info != 0).any()):
         raise NotPositiveDefiniteError(
-            f"denman_beavers: {int((info != 0).sum())} of {info.numel()} matrices are singular or indefinite to working "
-            "precision; raise `eps` in the pooling layer, pass float64, or use forward='eigen'."
+            f"denman_beavers: {int((info != 0).sum())} of {info.numel()} matrices are singular or indefinite in "
+            f"{Y.dtype}; raise `eps` in the pooling layer, pass float64, or use forward='eigen'."
         )
     # Not cholesky_inverse: its forward-mode derivative is wrong in torch 2.13, and `unrolled` needs it.
     eye = torch.eye(Y.shape[-1], dtype=Y.dtype, device=Y.device).expand_as(Y)

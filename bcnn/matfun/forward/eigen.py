@@ -40,8 +40,6 @@ def spectral(
     A: Tensor, f: SpectralFunction, decompose: Callable[[Tensor], tuple[Tensor, Tensor]], *, precision: str, check: bool
 ) -> ForwardState:
     """The part that `eigen` and `svd` share: precision, domain, and composition."""
-    if precision not in PRECISIONS:
-        raise ValueError(f"expected `precision` to be one of {', '.join(PRECISIONS)}, got {precision!r}.")
     high = (f.precision if precision == "auto" else precision) == "high"
     sigma, U = decompose(A.double() if high else A)
     floor = f.floor(sigma, f.p, torch.finfo(A.dtype).eps)  # (..., 1)
@@ -53,14 +51,14 @@ def spectral(
 
 
 def _check_domain(f: SpectralFunction, sigma: Tensor, floor: Tensor, *, tolerance: float) -> None:
-    checks.check_spectrum(f.name, sigma, tolerance=tolerance)
+    checks.check_spectrum(f.wrapper, sigma, tolerance=tolerance)
     if not (floor > 0).any():
         return
-    checks.check_nonzero(f.name, sigma)
+    checks.check_nonzero(f.wrapper, sigma)
     clamped = int((sigma < floor).sum())
     if clamped:
         warnings.warn(
-            f"{f.name}: {clamped} of {sigma.numel()} eigenvalues lie below the rounding of A and were raised to it; "
+            f"{f.wrapper}: {clamped} of {sigma.numel()} eigenvalues lie below the rounding of A and were raised to it; "
             "raise `eps` in the pooling layer to decide their value yourself.",
             ClampedSpectrumWarning,
             stacklevel=2,

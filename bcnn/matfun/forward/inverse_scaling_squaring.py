@@ -49,7 +49,7 @@ def inverse_scaling_squaring(
     lower = lower or eps
     k = max(0, math.ceil(math.log2(math.log(lower) / math.log1p(-SERIES_RADIUS)))) if lower < 1 else 0
     k = k if num_roots is None else num_roots
-    s = scale_of(who, A, scale)
+    s = scale_of(A, scale)
     B, steps = A / s, 0
     for i in range(k):
         lower_i = lower ** (0.5**i)

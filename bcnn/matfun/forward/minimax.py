@@ -32,7 +32,7 @@ def minimax(
     Valid: eigenvalues in [lower, 1] times the scale come out to relative accuracy `tol` before rounding; smaller ones
     come out too small, zero stays zero. Coefficients depend on `lower` alone: no synchronization, no per-matrix work.
     Cost: four products a step, less two in the first and one in the last: 24 for lower = 1e-6 and tol = 1e-5, where
-    Newton-Schulz takes 57. Each product computes 10 of 16 blocks (`linalg.products`).
+    Newton-Schulz takes 57.
 
     Args:
         A: SPD matrices, shape (..., d, d).
@@ -43,7 +43,7 @@ def minimax(
             default one unit of rounding of the precision.
         scale: as in `newton_schulz`.
     """
-    s = scale_of("minimax", A, scale)
+    s = scale_of(A, scale)
     Y, steps = coupled_iteration(A / s, polynomials_for("minimax", A.dtype, num_iters, tol, lower))
     return ForwardState(A, Y * s.sqrt(), steps=steps)
 

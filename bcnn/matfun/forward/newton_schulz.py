@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.minimax import NEWTON_SCHULZ, Polynomial
-from ...linalg.products import polynomial, symmetric_product
+from ...linalg.products import polynomial
 from ...linalg.scaling import scale_of
 from ..contract import ForwardState, SpectralFunction
 from .stopping import Stopping, resolve_steps
@@ -47,7 +47,7 @@ def newton_schulz(
         scale: "frobenius", "trace" (as in iSQRT-COV), or a tensor (..., 1, 1) no smaller than the largest eigenvalue.
     """
     num_iters, stopping = resolve_steps("newton_schulz", num_iters, tol, default=DEFAULT_ITERS, maximum=MAX_ITERS)
-    s = scale_of("newton_schulz", A, scale)
+    s = scale_of(A, scale)
     Y, steps = coupled_iteration(A / s, (NEWTON_SCHULZ,) * num_iters, stopping)
     return ForwardState(A, Y * s.sqrt(), steps=steps)
 
@@ -58,17 +58,20 @@ def coupled_iteration(
     """``Y <- Y P(Z Y)``, ``Z <- P(Z Y) Z`` from Y = A, Z = I; returns the last Y and the number of steps.
 
     Paper: Eq. (9) is P(M) = (3I - M) / 2.
+    Valid: the order of the factors matters, and no product may be made symmetric, although every exact iterate is:
+    the rounding errors of Y and Z then no longer cancel. Computing half of each product and mirroring it would save a
+    third of the time and was measured to take the root's error at condition number 10^6 from 3e-6 to 1 and beyond.
     """
     polynomials = tuple(polynomials)
     Y, Z, steps = A, None, 0
-    for steps, c in enumerate(polynomials, start=1):  # noqa: B007
-        M = Y if Z is None else symmetric_product(Z, Y)
+    for steps, c in enumerate(polynomials, start=1):
+        M = Y if Z is None else Z @ Y
         P = polynomial(c, M)
-        previous, Y = Y, symmetric_product(Y, P)
+        previous, Y = Y, Y @ P
         if stopping is not None and stopping.reached(Y, previous):
             break
         if steps < len(polynomials):  # the last Z is not needed
-            Z = P if Z is None else symmetric_product(P, Z)
+            Z = P if Z is None else P @ Z
     else:
         if stopping is not None:
             stopping.not_reached()

@@ -66,6 +66,7 @@ def _euler(Z: Tensor, p: Tensor | None) -> Tensor:
 
 POWER = SpectralFunction(
     name="power",
+    wrapper="powm",
     g=_g,
     dg=_dg,
     divided_difference=_divided_difference,
@@ -116,5 +117,5 @@ def powm(
                 [0., 2.]])
     """
     return matrix_function(
-        "powm", POWER, A, p, forward=forward, backward=backward, check=check, return_info=return_info, **options
+        POWER, A, p, forward=forward, backward=backward, check=check, return_info=return_info, **options
     )

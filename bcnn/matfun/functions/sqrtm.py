@@ -24,6 +24,7 @@ def _divided_difference(sigma: Tensor, p: Tensor | None) -> Tensor:
 
 SQRT = SpectralFunction(
     name="sqrt",
+    wrapper="sqrtm",
     g=lambda sigma, p: sigma.sqrt(),
     dg=lambda sigma, p: 0.5 / sigma.sqrt(),  # Eq. (4)
     divided_difference=_divided_difference,
@@ -72,10 +73,10 @@ def sqrtm(
     Example:
         >>> import torch
         >>> A = torch.tensor([[5.0, 4.0], [4.0, 5.0]])
-        >>> sqrtm(A)
+        >>> sqrtm(A).round(decimals=4)
         tensor([[2., 1.],
                 [1., 2.]])
     """
     return matrix_function(
-        "sqrtm", SQRT, A, None, forward=forward, backward=backward, check=check, return_info=return_info, **options
+        SQRT, A, None, forward=forward, backward=backward, check=check, return_info=return_info, **options
     )

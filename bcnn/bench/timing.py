@@ -1,0 +1,65 @@
+"""Timing by rounds: every case once a round, so that a slow minute of the machine falls on all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass
+class Clock:
+    """Times of one case, a value a round, in milliseconds."""
+
+    times_ms: list[float] = field(default_factory=list)
+
+    @property
+    def median_ms(self) -> float:
+        """The middle of the rounds."""
+        return statistics.median(self.times_ms)
+
+    @property
+    def spread(self) -> float:
+        """Half the range of the rounds over their median."""
+        return (max(self.times_ms) - min(self.times_ms)) / 2 / self.median_ms
+
+    def ratio_to(self, other: Clock) -> float:
+        """The middle of the round-by-round ratios."""
+        return statistics.median(a / b for a, b in zip(self.times_ms, other.times_ms, strict=False))
+
+
+def time_rounds(
+    runs: Sequence[Callable[[], object]],
+    *,
+    rounds: int,
+    device: str = "cpu",
+    slow_ms: float = 4000.0,
+    tick: Callable[[], None] = lambda: None,
+) -> list[Clock]:
+    """Time each of `runs` once a round after one warm-up; one slower than `slow_ms` in the first round only."""
+    clocks = [Clock() for _ in runs]
+    for run in runs:
+        run()
+        tick()
+    for i in range(rounds):
+        for run, clock in zip(runs, clocks, strict=True):
+            if not i or clock.times_ms[0] < slow_ms:
+                clock.times_ms.append(_timed(run, device))
+            tick()
+    return clocks
+
+
+def _timed(run: Callable[[], object], device: str) -> float:
+    _wait(device)
+    start = time.perf_counter()
+    run()
+    _wait(device)
+    return 1e3 * (time.perf_counter() - start)
+
+
+def _wait(device: str) -> None:
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,40 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` to write to; it takes the place of `path` when the block ends well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_csv(path: Path, records: Sequence[dict[str, Any]]) -> None:
+    """One line a record; floats in full, so that a table made from the file equals one made from the run."""
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(records[0]) if records else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The records of `write_csv`, as text."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))

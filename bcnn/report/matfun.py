@@ -1,0 +1,112 @@
+"""The results of `bcnn bench matfun` as a table in the terminal, as Markdown, and as a plot of error against time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .files import written_whole
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Record = Mapping[str, Any]
+
+HEADER = ("method", "ms", "x eigh", "forward ms", "x eigh", "root error", "gradient error", "not finite", "products")
+
+
+def title(record: Record) -> str:
+    """What the records of one table share."""
+    return f"{record['function']}, regime {record['regime']}, d={record['dim']}, batch {record['batch']}"
+
+
+def cells(record: Record) -> list[str]:
+    """One row, as text; works on a run's records and on those read from a CSV file alike."""
+    return [
+        str(record["method"]),
+        f"{float(record['time_ms']):.2f}",
+        f"{float(record['ratio']):.2f}",
+        f"{float(record['forward_ms']):.2f}",
+        f"{float(record['forward_ratio']):.2f}",
+        _error(record["root_error"]),
+        _error(record["gradient_error"]),
+        str(int(record["num_nonfinite"])),
+        f"{float(record['products']):.1f}",
+    ]
+
+
+def groups(records: Sequence[Record]) -> list[list[Record]]:
+    """Records table by table."""
+    return [list(group) for _, group in groupby(records, key=title)]
+
+
+def terminal_table(records: Sequence[Record]) -> Table:
+    """One rich table, a section a group; methods with infinite or NaN results in red."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for i, name in enumerate(HEADER):
+        table.add_column(name, justify="right" if i else "left", no_wrap=bool(i) and " " not in name, overflow="fold")
+    for group in groups(records):
+        table.add_section()
+        table.add_row(f"[bold]{title(group[0])}[/bold]")
+        for record in group:
+            table.add_row(*cells(record), style="red" if int(record["num_nonfinite"]) else None)
+    return table
+
+
+def markdown(records: Sequence[Record]) -> str:
+    """All groups as Markdown tables, the machine and versions underneath."""
+    lines: list[str] = []
+    for group in groups(records):
+        lines += [f"**{title(group[0])}**", "", _row(HEADER), _row(["---"] + ["---:"] * (len(HEADER) - 1))]
+        lines += [*(_row(cells(record)) for record in group), ""]
+    if records:
+        r = records[0]
+        lines.append(
+            f"{r['machine']}, {r['threads']} threads, {r['device']}, float32, torch {r['torch']}, "
+            f"Python {r['python']}. "
+            "Times a matrix, forward and backward, medians; errors relative to float64, the worst of the batch."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plot(records: Sequence[Record], path: Path) -> None:
+    """Gradient error against time, a panel a table; methods with infinite or NaN gradients stand at the top."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    tables = groups(records)
+    columns = min(3, len(tables))
+    rows = -(-len(tables) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(6 * columns, 5 * rows), squeeze=False, layout="constrained")
+    for panel in axes.flat[len(tables) :]:
+        panel.axis("off")
+    for panel, group in zip(axes.flat, tables, strict=False):
+        for i, record in enumerate(group):
+            finite = int(record["num_nonfinite"]) == 0
+            error = min(max(float(record["gradient_error"]), 1e-9), 10.0) if finite else 10.0
+            marker = "x" if not finite else "*" if str(record["method"]).startswith("bcnn.") else "o"
+            name = f"{i + 1} {record['method']}" + ("" if finite else " (not finite)")
+            panel.scatter(float(record["time_ms"]), error, marker=marker, s=60, label=name)
+            panel.annotate(str(i + 1), (float(record["time_ms"]), error), textcoords="offset points", xytext=(5, 4))
+        panel.set(xscale="log", yscale="log", title=title(group[0]), ylabel="relative error of the gradient")
+        panel.set_xlabel("forward + backward, ms a matrix")
+        panel.grid(True, which="both", alpha=0.2)
+        panel.legend(fontsize=6, loc="best")
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+    plt.close(figure)
+
+
+def _error(value: Any) -> str:
+    return f"{float(value):.1e}"
+
+
+def _row(texts: Sequence[str]) -> str:
+    return "| " + " | ".join(texts) + " |"
