@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import NotPositiveDefiniteError
+from ..errors import ConvergenceError, NotPositiveDefiniteError
 
 # Asymmetry, relative to the largest entry, that is taken for rounding (or a finite difference) and averaged away.
 MAX_ASYMMETRY = 1e-4
@@ -69,21 +69,33 @@ def check_nonzero(who: str, sigma: Tensor) -> None:
         raise not_positive_definite(who, bad, sigma.amin().item())
 
 
-def check_semidefinite(who: str, A: Tensor) -> None:
-    """The same rule as `check_spectrum` for methods without a spectrum: one Cholesky factorization of A + shift I.
+def check_factorable(who: str, A: Tensor, *, definite: bool) -> None:
+    """The same rule as `check_spectrum` for methods without a spectrum: one Cholesky factorization.
 
-    The shift is what rounding can do to an eigenvalue, so that a singular matrix passes.
+    Where singular matrices are allowed, A is first shifted by what rounding can do to an eigenvalue.
     """
     if A.numel() == 0:
         return
-    shift = spectrum_tolerance(A) * A.diagonal(dim1=-2, dim2=-1).abs().amax(-1)
-    shift = shift.clamp_min(torch.finfo(A.dtype).tiny)
-    shifted = A.clone()
-    shifted.diagonal(dim1=-2, dim2=-1).add_(shift[..., None])
+    shifted = A
+    if not definite:
+        shift = spectrum_tolerance(A) * A.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
+        shifted = A.clone()
+        shifted.diagonal(dim1=-2, dim2=-1).add_(shift.clamp_min(torch.finfo(A.dtype).tiny))
     bad = torch.linalg.cholesky_ex(shifted).info != 0
     if bad.any():
         low = torch.linalg.eigvalsh(A[bad].double()).min().item()
-        raise not_positive_definite(who, bad, low)
+        hint = f" This method needs full rank in {A.dtype}: pass float64 or use forward='eigen'." if definite else ""
+        raise not_positive_definite(who, bad, low, hint)
+
+
+def check_converged(who: str, Z: Tensor) -> None:
+    """Raise if an iteration ended in infinite or NaN entries."""
+    bad = ~_largest(Z).isfinite()
+    if bad.any():
+        raise ConvergenceError(
+            f"{who}: the iteration ended in infinite or NaN entries in {_count(bad)}; "
+            "raise `eps` in the pooling layer, pass float64, or use forward='eigen'."
+        )
 
 
 def spectrum_tolerance(A: Tensor) -> float:
@@ -91,15 +103,17 @@ def spectrum_tolerance(A: Tensor) -> float:
     return 10 * math.sqrt(A.shape[-1]) * torch.finfo(A.dtype).eps
 
 
-def not_positive_definite(who: str, bad: Tensor, low: float) -> NotPositiveDefiniteError:
+def not_positive_definite(who: str, bad: Tensor, low: float, hint: str = "") -> NotPositiveDefiniteError:
     """The error that names how many matrices of the batch are at fault, and the remedy."""
     return NotPositiveDefiniteError(
         f"{who}: {_count(bad)} are not positive definite (smallest eigenvalue {low:.1e}). "
-        "Raise `eps` in the pooling layer (the paper uses 1, Sec. 3.2), or check that A is a covariance."
+        "Raise `eps` in the pooling layer (the paper uses 1, Sec. 3.2), or check that A is a covariance." + hint
     )
 
 
 def _largest(A: Tensor) -> Tensor:
+    if A.numel() == 0:
+        return A.new_zeros(A.shape[:-2])
     flat = A.flatten(-2)  # two reductions without a temporary; measured six times faster than the infinity norm
     return torch.maximum(flat.amax(-1), -flat.amin(-1))
 

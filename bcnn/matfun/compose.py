@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -69,12 +70,14 @@ def matrix_function(
         S = A.to(dtype)
         S = torch.lerp(S, S.mT, 0.5)  # the symmetric part
         if check:
-            _Check.apply(A.detach(), S.detach(), plan)
+            _check_values(partial(_check_input, plan), A, S)
         if p is not None:
             p = torch.as_tensor(p, dtype=dtype, device=A.device)
             batch = torch.broadcast_shapes(S.shape[:-2], p.shape)
             S, p = S.expand(*batch, *S.shape[-2:]), p.expand(batch)
         Z, steps = _run(plan, S, p)
+        if check and not plan.method.basis:
+            _check_values(partial(checks.check_converged, function.wrapper), Z)
         Z_out = Z.to(A.dtype)
         if not return_info:
             return Z_out
@@ -147,14 +150,14 @@ def _make_plan(
     rule_options = {k: v for k, v in options.items() if k in rule.options and k not in method.options}
     if "check" in method.options:
         forward_options["check"] = check
-    algorithm: Algorithm = functools.partial(method.fn, **forward_options)
+    algorithm: Algorithm = partial(method.fn, **forward_options)
     keep_graph = False
     if rule.needs_iteration:
         keep_graph = rule_options.pop("store", True)
         rule_options["algorithm"] = algorithm
         if "scale" in method.options:
             rule_options["scale"] = forward_options.get("scale", "frobenius")
-    bound: Rule = functools.partial(rule.fn, **rule_options)
+    bound: Rule = partial(rule.fn, **rule_options)
     return _Plan(function, method, algorithm, bound, rule.second, backward, keep_graph)
 
 
@@ -216,25 +219,35 @@ def _should_check(check: bool | None, A: Tensor) -> bool:
     return A.device.type == "cpu" if check is None else check
 
 
-class _Check(torch.autograd.Function):
-    """Checks of the values of A. A Function so that under vmap it sees plain tensors; it has no derivative."""
+def _check_input(plan: _Plan, A: Tensor, S: Tensor) -> None:
+    who = plan.function.wrapper
+    checks.check_finite(who, A)
+    checks.check_symmetric(who, A.to(S.dtype), S, eps=torch.finfo(A.dtype).eps)
+    if not plan.method.basis:  # a decomposition looks at its own spectrum
+        checks.check_factorable(who, S, definite=plan.method.needs_definite)
+
+
+def _check_values(check: Callable[..., None], *tensors: Tensor) -> None:
+    """Call a check that looks at values, under `torch.func` as well."""
+    _OnValues.apply(check, *(t.detach() for t in tensors))
+
+
+class _OnValues(torch.autograd.Function):
+    """Calls a function with plain tensors, whatever transform is at work; computes nothing."""
 
     @staticmethod
-    def forward(A: Tensor, S: Tensor, plan: _Plan) -> Tensor:
-        checks.check_finite(plan.function.wrapper, A)
-        checks.check_symmetric(plan.function.wrapper, A.to(S.dtype), S, eps=torch.finfo(A.dtype).eps)
-        if not plan.method.basis:  # a decomposition looks at its own spectrum
-            checks.check_semidefinite(plan.function.wrapper, S)
-        return S.new_zeros(S.shape[:-2])
+    def forward(check: Callable[..., None], *tensors: Tensor) -> Tensor:
+        check(*tensors)
+        return tensors[0].new_zeros(tensors[0].shape[:-2])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.mark_non_differentiable(output)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], A: Tensor, S: Tensor, plan: _Plan) -> tuple[Tensor, int]:
-        A, S = (_to_front(t, dim, info.batch_size) for t, dim in zip((A, S), in_dims[:2], strict=True))
-        return _Check.apply(A, S, plan), 0
+    def vmap(info: Any, in_dims: tuple[int | None, ...], check: Any, *tensors: Tensor) -> tuple[Tensor, int]:
+        front = (_to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims[1:], strict=True))
+        return _OnValues.apply(check, *front), 0
 
 
 # --- autograd ---------------------------------------------------------------------------------------------------------

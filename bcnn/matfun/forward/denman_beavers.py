@@ -8,7 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...errors import NotPositiveDefiniteError
 from ..contract import ForwardState, SpectralFunction
 from .stopping import resolve_steps
 
@@ -58,11 +57,7 @@ def denman_beavers(
 
 def _inverse(Y: Tensor) -> tuple[Tensor, Tensor]:
     L, info = torch.linalg.cholesky_ex(Y)
-    if not torch.compiler.is_compiling() and bool((info != 0).any()):
-        raise NotPositiveDefiniteError(
-            f"denman_beavers: {int((info != 0).sum())} of {info.numel()} matrices are singular or indefinite in "
-            f"{Y.dtype}; raise `eps` in the pooling layer, pass float64, or use forward='eigen'."
-        )
+    L = torch.where((info == 0)[..., None, None], L, torch.nan)  # what failed must not look like a result
     # Not cholesky_inverse: its forward-mode derivative is wrong in torch 2.13, and `unrolled` needs it.
     eye = torch.eye(Y.shape[-1], dtype=Y.dtype, device=Y.device).expand_as(Y)
     return torch.cholesky_solve(eye, L), 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
