@@ -72,16 +72,18 @@ def methods() -> None:
 
 @bench.command("matfun")
 def bench_matfun(
-    dims: Annotated[str, typer.Option(help="Matrix sizes d, separated by commas.")] = "512",
-    batch: Annotated[int, typer.Option(min=1, help="Matrices a batch.")] = 8,
+    dims: Annotated[str | None, typer.Option(help="Matrix sizes d, separated by commas.  [default: 512]")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Matrices a batch.  [default: 8]")] = None,
     regime: Annotated[str, typer.Option(help="Of paper, rank_deficient, flat; separated by commas.")] = (
         "paper,rank_deficient,flat"
     ),
     function: Annotated[str, typer.Option(help="Of sqrt, log, power; separated by commas.")] = "sqrt,log,power",
     device: Annotated[str, typer.Option(help="cpu or cuda (untested).")] = "cpu",
-    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds; every method once a round.")] = 7,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Timed rounds; every method once a round.  [default: 7]")
+    ] = None,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves the default.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="d=128, batch 4, 3 rounds: seconds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Defaults of d=128, batch 4, 3 rounds: seconds.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the CSV file, the Markdown tables and the plot.")] = Path(
         "runs/bench"
     ),
@@ -96,12 +98,10 @@ def bench_matfun(
     from .report import files
     from .report import matfun as report
 
-    if quick:
-        dims, batch, rounds = "128", 4, 3
+    out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+    default_dims, default_batch, default_rounds = ("128", 4, 3) if quick else ("512", 8, 7)
     if threads:
         torch.set_num_threads(threads)
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"bench matfun: expected a device that is present, got {device!r}; use --device cpu.")
     console = Console(width=None if sys.stdout.isatty() else 120)
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
@@ -115,12 +115,12 @@ def bench_matfun(
 
     with progress:
         rows = measure.run(
-            dims=_numbers("--dims", dims),
-            batch=batch,
+            dims=_numbers("--dims", dims or default_dims),
+            batch=batch or default_batch,
             regimes=_names(regime),
             functions=_names(function),
-            device=device,
-            rounds=rounds,
+            device=_device(device),
+            rounds=rounds or default_rounds,
             tick=tick,
         )
     records = measure.to_records(rows)
@@ -145,6 +145,16 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
     if not numbers or min(numbers) < 1:
         raise ValueError(f"{option}: expected whole numbers >= 1 separated by commas, got {text!r}; try 64,512.")
     return numbers
+
+
+def _device(text: str) -> str:
+    import torch
+
+    try:
+        torch.empty(0, device=text)
+    except (RuntimeError, AssertionError):
+        raise ValueError(f"--device: expected a device that is present, got {text!r}; use cpu.") from None
+    return text
 
 
 def main() -> None:

@@ -69,4 +69,5 @@ class MatrixPower(_MatrixFunction):
     def extra_repr(self) -> str:
         """The exponent, then every option."""
         learnable = isinstance(self.p, Tensor)
-        return f"p={float(self.p):g}, learnable={learnable}, {super().extra_repr()}"
+        p = self.p.item() if isinstance(self.p, Tensor) else self.p
+        return f"p={p:g}, learnable={learnable}, {super().extra_repr()}"

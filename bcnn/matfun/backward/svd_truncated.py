@@ -24,8 +24,8 @@ def svd_truncated(
 
     Paper: Sec. 2.2, "Numerical stability and truncated SVD gradients". It gives no value of tau; read as a threshold on
     the eigenvalues of A, our default is one unit of rounding times the largest one. The paper still met numerical
-    exceptions, and "simply ignoring these cases worked well for fine-tuning when the learning rates were small": a matrix
-    whose gradient is still not finite contributes zero, and is counted and reported.
+    exceptions, and "simply ignoring these cases worked well for fine-tuning when the learning rates were small": a
+    matrix whose gradient is still not finite contributes zero, and is counted and reported.
     Valid: an approximation; the directions below tau get no gradient.
     Cost: as `svd`.
 

@@ -36,13 +36,14 @@ def _dg_dp(sigma: Tensor, p: Tensor) -> Tensor:
 
 
 def _divided_difference(sigma: Tensor, p: Tensor | None) -> Tensor:
-    # With t = log a - log b: (a^p - b^p) / (a - b) = (ab)^((p-1)/2) sinh(pt/2) / sinh(t/2), and p where t = 0.
+    # With t = |log a - log b|: (a^p - b^p) / (a - b) = (ab)^((p-1)/2) sinh(pt/2) / sinh(t/2), and p where t = 0. The
+    # hyperbolic sines are written with one exponential for all that may overflow.
     q = _column(p)[..., None]
     log = sigma.clamp_min(torch.finfo(sigma.dtype).tiny).log()
-    half = (log[..., :, None] - log[..., None, :]) / 2
+    t = (log[..., :, None] - log[..., None, :]).abs()
     middle = (log[..., :, None] + log[..., None, :]) / 2
-    ratio = torch.where(half == 0, q, (q * half).sinh() / half.sinh())
-    K = ((q - 1) * middle).exp() * ratio
+    ratio = torch.where(t == 0, q.abs(), (-q.abs() * t).expm1() / (-t).expm1())
+    K = q.sign() * ((q - 1) * middle + (q.abs() - 1) * t / 2).exp() * ratio
     # Against an eigenvalue of exactly zero nothing cancels. Between two null vectors p < 1 is infinite: set to 0.
     high = torch.maximum(sigma[..., :, None], sigma[..., None, :])
     low = torch.minimum(sigma[..., :, None], sigma[..., None, :])

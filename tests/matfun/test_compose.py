@@ -1,0 +1,202 @@
+"""The seam: pairs, options, information, modules; and properties that hold for any spectrum."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
+
+import bcnn
+from bcnn.matfun.compose import auto_pair, available_pairs
+from bcnn.matfun.forward import FORWARDS
+
+from ..helpers import ALL_FORWARDS, call, gradient, random_like, relative_error, spd, with_spectrum
+
+
+def test_auto_is_what_the_docs_say():
+    assert auto_pair("sqrt", "cpu", 512) == ("eigen", "lyapunov")
+    assert auto_pair("sqrt", "cuda", 512) == ("minimax", "lyapunov")
+    assert auto_pair("sqrt", "cuda", 16) == ("eigen", "lyapunov")
+    assert auto_pair("log", "cpu", 512) == auto_pair("power", "cuda", 512) == ("eigen", "loewner")
+    for function in ("sqrt", "log", "power"):
+        assert auto_pair(function, "cpu", 512) in available_pairs(function)
+
+
+def test_auto_forward_follows_the_backward_that_needs_an_iteration():
+    A = spd()
+    _, info = bcnn.sqrtm(A, backward="unrolled", return_info=True)
+    assert info.num_steps > 0
+    _, info = bcnn.logm(A, backward="unrolled", return_info=True)
+    assert info.num_steps > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"forward": "newton_shulz"}, "unknown forward 'newton_shulz'; did you mean 'newton_schulz'"),
+        ({"backward": "lyapunof"}, "unknown backward 'lyapunof'; did you mean 'lyapunov'"),
+        ({"forward": "eigen", "backward": "unrolled"}, "'unrolled' needs an iterative forward.*minimax with lyapunov"),
+        ({"forward": "minimax", "backward": "svd"}, "'svd' needs the eigenvectors.*eigen with lyapunov"),
+        ({"forward": "inverse_scaling_squaring"}, "'inverse_scaling_squaring' is for log"),
+        ({"num_iters": 3}, "unexpected option 'num_iters'.*takes precision, solver"),
+        ({"algorithm": None}, "unexpected option 'algorithm'"),
+        ({"backward": "unrolled", "forward": "denman_beavers", "scale": "trace"}, "unexpected option 'scale'"),
+        ({"solver": "eigne"}, "unknown solver 'eigne'; did you mean 'eigen'"),
+        ({"precision": "double"}, "unknown precision 'double'; Available: auto, standard, high"),
+        ({"forward": "minimax", "scale": "norm"}, "unknown scale 'norm'; Available: frobenius, trace"),
+        ({"forward": "newton_schulz", "num_iters": 3, "tol": 0.1}, "`num_iters` or `tol`, got both"),
+        ({"forward": "newton_schulz", "num_iters": -1}, "`num_iters` to be a whole number >= 0, got -1"),
+        ({"forward": "newton_schulz", "num_iters": 2.5}, "whole number >= 0, got 2.5"),
+        ({"forward": "minimax", "tol": 0.0}, "`tol` > 0, got 0.0"),
+        ({"forward": "minimax", "lower": 2.0}, r"`lower` in \(0, 1\].*got 2.0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_computed(arguments, message):
+    with pytest.raises(ValueError, match=f"(sqrtm|minimax|newton_schulz): .*{message}"):
+        bcnn.sqrtm(torch.eye(3), **arguments)
+
+
+@pytest.mark.parametrize(("function", "forward"), ALL_FORWARDS)
+def test_info(function, forward):
+    A = spd(2, 3)
+    Z, info = call(function, forward, return_info=True)(A)
+    assert torch.equal(Z, call(function, forward)(A))
+    assert info.residual.shape == (2, 3)
+    assert info.residual.max() < 1e-10
+    assert (info.num_steps > 0) == (not FORWARDS[forward].basis)
+
+
+def test_info_of_a_zero_matrix_is_zero():
+    _, info = bcnn.sqrtm(torch.zeros(3, 3), return_info=True)
+    assert info.residual == 0
+
+
+def test_a_cached_plan_does_not_keep_tensors_alive():
+    import gc
+    import weakref
+
+    scale = torch.full((1, 1), 2.0)
+    alive = weakref.ref(scale)
+    bcnn.sqrtm(torch.eye(3), forward="minimax", scale=scale)
+    del scale
+    gc.collect()
+    assert alive() is None
+
+
+def test_input_without_gradient_records_none():
+    assert not bcnn.sqrtm(spd()).requires_grad
+    with torch.no_grad():
+        assert not bcnn.sqrtm(spd().requires_grad_()).requires_grad
+    with torch.inference_mode():
+        assert relative_error(bcnn.sqrtm(spd()) @ bcnn.sqrtm(spd()), spd()) < 1e-13
+
+
+def test_eigenvectors_are_kept_from_the_forward_pass(monkeypatch):
+    A = spd().requires_grad_()
+    Z = bcnn.sqrtm(A)
+    monkeypatch.setattr(torch.linalg, "eigh", None)  # any call would fail
+    Z.sum().backward()
+    assert A.grad.isfinite().all()
+
+
+def test_blocks_save_products():
+    A, G = spd(2, d=256, dtype=torch.float32), random_like(spd(2, d=256, dtype=torch.float32))
+    with FlopCounterMode(display=False) as counter:
+        gradient(bcnn.sqrtm, A, G)
+    assert counter.get_total_flops() / (2 * 2 * 256**3) == pytest.approx(3 * 5 / 8 + 2)
+
+
+# --- modules ----------------------------------------------------------------------------------------------------------
+
+
+def test_modules_are_their_functions():
+    A = spd(2)
+    assert torch.equal(bcnn.MatrixSqrt()(A), bcnn.sqrtm(A))
+    assert torch.equal(bcnn.MatrixLog()(A), bcnn.logm(A))
+    assert torch.equal(bcnn.MatrixPower(0.3)(A), bcnn.powm(A, 0.3))
+    newton = bcnn.MatrixSqrt(forward="newton_schulz", num_iters=3)
+    assert torch.equal(newton(A), bcnn.sqrtm(A, forward="newton_schulz", num_iters=3))
+    assert "num_iters=3" in repr(newton)
+    assert "p=0.3, learnable=True" in repr(bcnn.MatrixPower(0.3, learnable=True))
+
+
+def test_modules_can_be_copied_pickled_and_stored():
+    layer = bcnn.MatrixPower(0.3, learnable=True, precision="standard")
+    again = pickle.loads(pickle.dumps(copy.deepcopy(layer)))
+    assert torch.equal(again(spd()), layer(spd()))
+    other = bcnn.MatrixPower(0.7, learnable=True)
+    other.load_state_dict(layer.state_dict())
+    assert other.p == layer.p
+
+
+def test_an_exponent_can_be_learned():
+    A = spd(4, cond=50)
+    target = bcnn.powm(A, 0.35)
+    layer = bcnn.MatrixPower(0.8, learnable=True).double()
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        (layer(A) - target).square().sum().backward()
+        optimizer.step()
+    assert layer.p.item() == pytest.approx(0.35, abs=1e-3)
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+spectra = st.lists(st.floats(1e-4, 1e4), min_size=1, max_size=6)
+mild = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=6)  # a finite difference needs room for its step
+semidefinite = st.lists(st.one_of(st.just(0.0), st.just(1.0), st.floats(1e-3, 1e3)), min_size=1, max_size=6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(spectra)
+def test_log_and_powers_are_consistent(sigma):
+    A = with_spectrum(sigma)
+    size = torch.linalg.matrix_norm(A)
+    assert torch.linalg.matrix_norm(torch.linalg.matrix_exp(bcnn.logm(A)) - A) < 1e-9 * size
+    assert torch.linalg.matrix_norm(bcnn.powm(A, 0.5) - bcnn.sqrtm(A)) < 1e-12 * size.sqrt()
+    assert torch.linalg.matrix_norm(bcnn.powm(A, 0.3) @ bcnn.powm(A, 0.7) - A) < 1e-9 * size
+    inverse = bcnn.powm(A, -1.0)
+    assert torch.allclose(inverse @ A, torch.eye(len(sigma), dtype=A.dtype), atol=1e-6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(semidefinite)
+def test_any_semidefinite_spectrum_has_a_root_and_a_finite_gradient(sigma):
+    A = with_spectrum(sigma)
+    scale = max(max(sigma), 1e-300)
+    Z = bcnn.sqrtm(A)
+    assert torch.linalg.matrix_norm(Z @ Z - A) < 1e-12 * scale
+    G = random_like(A)
+    for function in ("sqrt", "power"):
+        X = gradient(call(function), A, G)
+        assert X.isfinite().all()
+    # Through features, A = X X^T, the gradient exists everywhere and is that of the thin singular values.
+    features = with_spectrum([s**0.5 for s in sigma]).requires_grad_()
+    bcnn.sqrtm(features @ features.mT).diagonal().sum().backward()  # the nuclear norm
+    rank = sum(s > 0 for s in sigma)
+    assert torch.linalg.matrix_norm(features.grad).item() == pytest.approx(rank**0.5, abs=1e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(mild, st.floats(-1.5, 2.5))
+def test_power_gradient_matches_a_finite_difference(sigma, p):
+    A = with_spectrum(sigma)
+    A = A / torch.linalg.matrix_norm(A)
+    dA = random_like(A)
+    dA = (dA + dA.mT) / 2
+    exponent = torch.tensor(p, dtype=torch.float64, requires_grad=True)
+    G = random_like(A, seed=3)
+    leaf = A.clone().requires_grad_()
+    X, slope = torch.autograd.grad((bcnn.powm(leaf, exponent) * G).sum(), (leaf, exponent))
+    h = 1e-5 * float(torch.linalg.eigvalsh(A).min())
+    difference = (bcnn.powm(A + h * dA, p) - bcnn.powm(A - h * dA, p)) / (2 * h)
+    size = (
+        torch.linalg.matrix_norm(difference) + torch.linalg.matrix_norm(bcnn.powm(A, p))
+    ) * torch.linalg.matrix_norm(G)
+    assert abs((X * dA).sum() - (difference * G).sum()) < 1e-6 * size
+    difference = ((bcnn.powm(A, p + 1e-6) - bcnn.powm(A, p - 1e-6)) * G).sum() / 2e-6
+    assert slope.item() == pytest.approx(difference.item(), rel=1e-5, abs=1e-6 * float(size))

@@ -1,0 +1,73 @@
+"""The command through its entry point, with good and bad arguments."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bcnn.report.files import read_csv
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "bcnn.cli", *arguments], capture_output=True, text=True, cwd=cwd)
+
+
+def test_help_and_version():
+    assert "bench" in run("--help").stdout
+    assert "--regime" in run("bench", "matfun", "--help").stdout
+    import bcnn
+
+    assert run("--version").stdout.strip() == f"bcnn {bcnn.__version__}"
+
+
+def test_methods_lists_every_name():
+    from bcnn.matfun.backward import BACKWARDS
+    from bcnn.matfun.forward import FORWARDS
+
+    out = run("methods").stdout
+    assert all(name in out for name in [*FORWARDS, *BACKWARDS])
+
+
+def test_bench_matfun_writes_everything(tmp_path):
+    result = run("bench", "matfun", "--dims", "16", "--batch", "3", "--rounds", "1", "--regime", "paper,flat",
+                 "--function", "sqrt,log", "--out", str(tmp_path / "out"))  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    files = sorted(path.suffix for path in (tmp_path / "out").iterdir())
+    assert files == [".csv", ".md", ".png"]
+    rows = read_csv(next((tmp_path / "out").glob("*.csv")))
+    assert {row["function"] for row in rows} == {"sqrt", "log"}
+    assert {row["regime"] for row in rows} == {"paper", "flat"}
+    by_method = {row["method"]: row for row in rows if row["function"] == "sqrt" and row["regime"] == "flat"}
+    assert int(by_method["eigh + autograd"]["num_nonfinite"]) == 3  # repeated eigenvalues
+    assert int(by_method["bcnn.sqrtm (default)"]["num_nonfinite"]) == 0
+    assert float(by_method["bcnn.sqrtm precision=high"]["gradient_error"]) < 1e-5
+    assert all(row["torch"] and row["machine"] for row in rows)
+    assert "bcnn.sqrtm (default)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--regime", "papr"], "unknown regime 'papr'; did you mean 'paper'?"),
+        (["--function", "exp"], "unknown function 'exp'"),
+        (["--dims", "a,b"], "--dims: expected whole numbers >= 1"),
+        (["--dims", "0"], "--dims: expected whole numbers >= 1"),
+        (["--device", "cuda:99"], "expected a device that is present, got 'cuda:99'"),
+        (["--device", "gpu"], "device"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(arguments, message):
+    result = run("bench", "matfun", "--quick", *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_before_the_work(tmp_path):
+    (tmp_path / "file").write_text("x")
+    result = run("bench", "matfun", "--quick", "--out", str(tmp_path / "file" / "out"))
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert "file" in result.stderr
+    assert "100%" not in result.stdout

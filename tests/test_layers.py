@@ -1,0 +1,79 @@
+"""The tree tells the architecture: imports point down, the public names are those listed, nothing heavy comes along."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bcnn
+
+ROOT = Path(bcnn.__file__).parent
+LEVEL = {"errors": 0, "linalg": 1, "data": 1, "matfun": 2, "pooling": 3, "models": 4, "features": 5,
+         "classify": 5, "train": 6, "report": 6, "bench": 7, "experiments": 7, "cli": 8}  # fmt: skip
+
+
+def source_modules() -> list[str]:
+    paths = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
+    return [str(path) for path in paths if path.parts[0] != "__init__.py"]
+
+
+def layer_of(module: str) -> str:
+    return Path(module).parts[0].removesuffix(".py")
+
+
+def layers_imported_by(module: str) -> set[str]:
+    package = ["bcnn", *Path(module).parent.parts]
+    layers = set()
+    for node in ast.walk(ast.parse((ROOT / module).read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            target = [*base, *(node.module or "").split(".")]
+            names = [target, *([*target, alias.name] for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+        else:
+            continue
+        layers |= {name[1] for name in names if name[0] == "bcnn" and len(name) > 1 and name[1] in LEVEL}
+    return layers
+
+
+def test_the_scan_sees_imports():
+    assert layers_imported_by("matfun/compose.py") >= {"errors", "linalg"}
+    assert "matfun" in layers_imported_by("cli.py")
+
+
+@pytest.mark.parametrize("module", source_modules())
+def test_imports_point_down(module):
+    here = layer_of(module)
+    wrong = [t for t in layers_imported_by(module) if t != here and LEVEL[t] >= LEVEL[here]]
+    assert not wrong, f"{module} imports {wrong}, which do not lie below it"
+
+
+def test_public_names_are_those_that_type_checkers_see():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {(node.module, alias.name) for node in block.body for alias in node.names}
+    assert seen == {(module, name) for name, module in bcnn._MODULE_OF.items()}
+    assert all(getattr(bcnn, name) is not None for name in bcnn.__all__)
+    assert set(dir(bcnn)) == set(bcnn.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'sqrt'"):
+        _ = bcnn.sqrt
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"import sys; {code}; print('\\n'.join(sys.modules))"
+    return set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+
+
+def test_the_command_line_does_not_wait_for_torch():
+    assert not loaded_by("import bcnn.cli") & {"torch", "numpy", "scipy", "matplotlib"}
+
+
+def test_the_functions_need_torch_and_nothing_heavier():
+    loaded = loaded_by("import bcnn; bcnn.sqrtm")
+    assert "torch" in loaded
+    assert not loaded & {"scipy", "matplotlib", "rich", "typer", "torchvision"}
