@@ -25,7 +25,7 @@ def fails_in(dtypes):
 
 
 @pytest.mark.parametrize("d", [6, 100])  # alone, and side by side
-def test_eigh_falls_back_to_float64_and_says_so_once(monkeypatch, d):
+def test_eigh_falls_back_to_float64_and_says_so_once(monkeypatch, two_threads, d):
     A = spd(3, d=d, dtype=torch.float32)
     exact = bcnn.sqrtm(A.double())
     monkeypatch.setattr(torch.linalg, "eigh", fails_in({torch.float32}))
@@ -59,25 +59,20 @@ def test_signed_svd_sees_negative_eigenvalues():
     assert torch.allclose(U @ torch.diag(sigma) @ U.mT, with_spectrum([3.0, 1.0, -2.0]))
 
 
-def test_side_by_side_equals_one_by_one(monkeypatch):
+def test_side_by_side_equals_one_by_one(monkeypatch, two_threads):
     A = spd(2, 3, d=128)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     sigma, U = spectrum.eigh(A)
     assert relative_error(spectrum.compose(U, sigma), A) < 1e-13
     monkeypatch.setattr(parallel, "MIN_DIM", 1000)
     assert torch.allclose(sigma, spectrum.eigh(A)[0], rtol=0, atol=1e-14)
 
 
-def test_side_by_side_leaves_the_number_of_threads_alone(monkeypatch):
-    before = torch.get_num_threads()
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+def test_side_by_side_leaves_the_number_of_threads_alone(two_threads):
     spectrum.eigh(spd(2, d=128))
-    monkeypatch.undo()
-    assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == 2
 
 
-def test_many_callers_at_once(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+def test_many_callers_at_once(two_threads):
     A = spd(3, d=100)
     exact, results = bcnn.sqrtm(A), {}
     threads = [threading.Thread(target=lambda i=i: results.__setitem__(i, bcnn.sqrtm(A))) for i in range(4)]
@@ -90,8 +85,7 @@ def test_many_callers_at_once(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_works_in_a_forked_child(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+def test_works_in_a_forked_child(two_threads):
     A = spd(2, d=100)
     bcnn.sqrtm(A)  # starts the pool in the parent
     pid = os.fork()
