@@ -42,9 +42,9 @@ def methods() -> None:
     from rich.table import Table
 
     from .matfun.backward import BACKWARDS
-    from .matfun.compose import auto_pair, available_pairs
     from .matfun.forward import FORWARDS
     from .matfun.functions import FUNCTIONS
+    from .matfun.plan import INTERNAL_OPTIONS, available_pairs, resolve_auto
 
     console = Console(width=None if sys.stdout.isatty() else 120)
     for function in FUNCTIONS:
@@ -54,7 +54,7 @@ def methods() -> None:
         table.add_column("forward")
         for name in backwards:
             table.add_column(name, justify="center")
-        default = auto_pair(function, "cpu", 512)
+        default = resolve_auto(function, "cpu", 512)
         for forward in FORWARDS:
             if any(f == forward for f, _ in pairs):
                 chosen = {b: "auto" if (forward, b) == default else "yes" for f, b in pairs if f == forward}
@@ -65,7 +65,7 @@ def methods() -> None:
     table.add_column("options")
     for kind, registry in (("forward", FORWARDS), ("backward", BACKWARDS)):
         for name, method in registry.items():
-            options = sorted(method.options - {"check", "algorithm"})
+            options = sorted(method.options - INTERNAL_OPTIONS)
             table.add_row(f"{kind} {name}", ", ".join(options))
     console.print(table)
 

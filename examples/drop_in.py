@@ -1,7 +1,7 @@
 """The matrix square root as a layer of any PyTorch model: a second-order head on a small CNN, one training step.
 
 Run:      python examples/drop_in.py
-Expected: a finite loss, and a finite gradient in the first layer although 36 locations give a 64 x 64 matrix of rank 36.
+Expected: a finite loss and a finite gradient in the first layer, although 36 locations give a matrix of rank 36 of 64.
 """
 
 import torch
@@ -34,7 +34,9 @@ def main() -> None:
     loss = nn.functional.cross_entropy(model(images), labels)
     loss.backward()
     gradient = model[0].weight.grad
-    print(f"loss {loss.item():.4f}, gradient norm {gradient.norm().item():.4f}, all finite: {gradient.isfinite().all()}")
+    print(
+        f"loss {loss.item():.4f}, gradient norm {gradient.norm().item():.4f}, all finite: {gradient.isfinite().all()}"
+    )
 
 
 if __name__ == "__main__":

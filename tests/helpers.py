@@ -13,8 +13,8 @@ from torch import Tensor
 
 import bcnn
 from bcnn.matfun.backward import BACKWARDS
-from bcnn.matfun.compose import available_pairs
 from bcnn.matfun.forward import FORWARDS
+from bcnn.matfun.plan import available_pairs
 
 EXPONENT = 0.3
 

@@ -12,7 +12,6 @@ Legend: A symmetric matrices (..., d, d); Z = f(A); grad_Z = dL/dZ; X = dL/dA; p
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -21,14 +20,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import SecondDerivativeError, unknown_name
+from ..errors import SecondDerivativeError
 from ..linalg import checks, spectrum
 from .backward import BACKWARDS
-from .contract import Algorithm, BackwardRule, ForwardMethod, ForwardState, Rule, SpectralFunction
-from .forward import FORWARDS
-
-# On an accelerator eigh of a batch of larger matrices is far slower than products (untested here: no GPU at hand).
-MAX_DIM_EIGEN_ON_ACCELERATOR = 32
+from .contract import ForwardState, SpectralFunction
+from .plan import Plan, make_plan
 
 
 class MatrixFunctionInfo(NamedTuple):
@@ -36,18 +32,6 @@ class MatrixFunctionInfo(NamedTuple):
 
     residual: Tensor  # (...), ||A - f^{-1}(Z)||_F / ||A||_F
     num_steps: int  # 0 for a decomposition
-
-
-class _Plan(NamedTuple):
-    """A checked pair, options bound."""
-
-    function: SpectralFunction
-    method: ForwardMethod
-    algorithm: Algorithm
-    rule: Rule
-    second: bool
-    backward: str
-    keep_graph: bool
 
 
 def matrix_function(
@@ -64,7 +48,7 @@ def matrix_function(
     """f(A) by the named methods; see `sqrtm` for the arguments."""
     checks.check_square(function.wrapper, A)
     check = _should_check(check, A)
-    plan = _plan(function, A, forward, backward, check, options)
+    plan = make_plan(function, A, forward=forward, backward=backward, check=check, options=options)
     dtype = torch.promote_types(A.dtype, torch.float32)  # half precision is computed in float32
     with _full_precision(A):
         S = A.to(dtype)
@@ -88,118 +72,13 @@ def matrix_function(
         return Z_out, MatrixFunctionInfo(residual, 0 if steps is None else int(steps))
 
 
-def _run(plan: _Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _run(plan: Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None]:
     if plan.keep_graph:
         state = plan.algorithm(S, plan.function.at(p))
         return state.Z, state.steps
     function = _Apply if torch.compiler.is_compiling() else _ApplyTransformable
     Z, *rest = function.apply(S, p, plan)
     return Z, None if plan.method.basis else rest[0]
-
-
-# --- choosing and checking a pair -------------------------------------------------------------------------------------
-
-
-def available_pairs(function: str) -> list[tuple[str, str]]:
-    """Every (forward, backward) that makes sense for a function, in registry order."""
-    return [
-        (forward, backward)
-        for forward, method in FORWARDS.items()
-        if method.functions is None or function in method.functions
-        for backward, rule in BACKWARDS.items()
-        if rule.why_not(function, method) is None
-    ]
-
-
-def auto_pair(function: str, device: str, d: int) -> tuple[str, str]:
-    """What "auto" stands for."""
-    if function != "sqrt":
-        return "eigen", "loewner"
-    iterate = device != "cpu" and d > MAX_DIM_EIGEN_ON_ACCELERATOR
-    return ("minimax" if iterate else "eigen"), "lyapunov"
-
-
-def _plan(
-    function: SpectralFunction, A: Tensor, forward: str, backward: str, check: bool, options: dict[str, Any]
-) -> _Plan:
-    make: Callable[..., _Plan] = _make_plan
-    plain = all(value is None or isinstance(value, str | int | float) for value in options.values())
-    if torch.compiler.is_compiling() or not plain:  # a tensor or a callable must not be kept alive by a cache
-        make = _make_plan.__wrapped__
-    return make(function, A.device.type, A.shape[-1], forward, backward, check, **options)
-
-
-@functools.lru_cache(maxsize=256)
-def _make_plan(
-    function: SpectralFunction,
-    device: str,
-    d: int,
-    forward: str,
-    backward: str,
-    check: bool,
-    **options: Any,
-) -> _Plan:
-    auto_forward, auto_backward = auto_pair(function.name, device, d)
-    if forward == "auto" and backward != "auto" and backward in BACKWARDS and BACKWARDS[backward].needs_iteration:
-        auto_forward = "inverse_scaling_squaring" if function.name == "log" else "minimax"
-    forward = auto_forward if forward == "auto" else forward
-    backward = auto_backward if backward == "auto" else backward
-    method, rule = _lookup(function, forward, backward)
-    _check_options(function.wrapper, options, forward, method, backward, rule)
-    forward_options = {k: v for k, v in options.items() if k in method.options}
-    rule_options = {k: v for k, v in options.items() if k in rule.options and k not in method.options}
-    if "check" in method.options:
-        forward_options["check"] = check
-    algorithm: Algorithm = partial(method.fn, **forward_options)
-    keep_graph = False
-    if rule.needs_iteration:
-        keep_graph = rule_options.pop("store", True)
-        rule_options["algorithm"] = algorithm
-        if "scale" in method.options:
-            rule_options["scale"] = forward_options.get("scale", "frobenius")
-    bound: Rule = partial(rule.fn, **rule_options)
-    return _Plan(function, method, algorithm, bound, rule.second, backward, keep_graph)
-
-
-def _lookup(function: SpectralFunction, forward: str, backward: str) -> tuple[ForwardMethod, BackwardRule]:
-    who, name = function.wrapper, function.name
-    pairs = available_pairs(name)
-    if forward not in FORWARDS:
-        raise unknown_name(who, "forward", forward, ("auto", *dict.fromkeys(f for f, _ in pairs)))
-    if backward not in BACKWARDS:
-        raise unknown_name(who, "backward", backward, ("auto", *dict.fromkeys(b for _, b in pairs)))
-    method, rule = FORWARDS[forward], BACKWARDS[backward]
-    if (forward, backward) not in pairs:
-        reason = rule.why_not(name, method)
-        if method.functions is not None and name not in method.functions:
-            reason = f"forward {forward!r} is for {', '.join(sorted(method.functions))}"
-        else:
-            reason = f"backward {backward!r} {reason}"
-        listed = "; ".join(
-            f"{f} with {', '.join(b for g, b in pairs if g == f)}" for f in dict.fromkeys(f for f, _ in pairs)
-        )
-        raise ValueError(f"{who}: {forward!r} with {backward!r} makes no sense: {reason}. Available: {listed}.")
-    return method, rule
-
-
-# Options of a method that the composition sets and a user does not.
-_INTERNAL = frozenset({"check", "algorithm"})
-
-
-def _check_options(
-    who: str, options: dict[str, Any], forward: str, method: ForwardMethod, backward: str, rule: BackwardRule
-) -> None:
-    rule_options = rule.options - {"scale"} if rule.needs_iteration else rule.options
-    for name in options:
-        if name in _INTERNAL or name not in method.options | rule_options:
-            allowed = sorted((method.options | rule_options) - _INTERNAL)
-            raise ValueError(
-                f"{who}: unexpected option {name!r}; forward {forward!r} with backward {backward!r} takes "
-                f"{', '.join(allowed) if allowed else 'none'}."
-            )
-        choices = {**method.choices, **rule.choices}.get(name)
-        if choices is not None and isinstance(options[name], str) and options[name] not in choices:
-            raise unknown_name(who, name, options[name], choices)
 
 
 # --- precision and checks ---------------------------------------------------------------------------------------------
@@ -219,7 +98,7 @@ def _should_check(check: bool | None, A: Tensor) -> bool:
     return A.device.type == "cpu" if check is None else check
 
 
-def _check_input(plan: _Plan, A: Tensor, S: Tensor) -> None:
+def _check_input(plan: Plan, A: Tensor, S: Tensor) -> None:
     who = plan.function.wrapper
     checks.check_finite(who, A)
     checks.check_symmetric(who, A.to(S.dtype), S, eps=torch.finfo(A.dtype).eps)
@@ -257,7 +136,7 @@ class _Apply(torch.autograd.Function):
     """Z = f(A), then whatever else the forward leaves; see `ForwardMethod.fields`."""
 
     @staticmethod
-    def forward(A: Tensor, p: Tensor | None, plan: _Plan) -> tuple[Tensor, ...]:
+    def forward(A: Tensor, p: Tensor | None, plan: Plan) -> tuple[Tensor, ...]:
         state = plan.algorithm(A, plan.function.at(p))
         return tuple(getattr(state, name) for name in plan.method.fields)
 
@@ -304,7 +183,7 @@ class _ApplyTransformable(_Apply):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], A: Tensor, p: Tensor | None, plan: _Plan
+        info: Any, in_dims: tuple[int | None, ...], A: Tensor, p: Tensor | None, plan: Plan
     ) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
         A, p = (_to_front(t, dim, info.batch_size) for t, dim in zip((A, p), in_dims[:2], strict=True))
         outputs = _ApplyTransformable.apply(A, p, plan)
@@ -327,7 +206,7 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        A: Tensor, p: Tensor | None, Z: Tensor, U: Tensor | None, sigma: Tensor | None, Q: Tensor, plan: _Plan
+        A: Tensor, p: Tensor | None, Z: Tensor, U: Tensor | None, sigma: Tensor | None, Q: Tensor, plan: Plan
     ) -> Tensor:
         return plan.rule(ForwardState(A, Z, U, sigma), Q, plan.function.at(p))
 
@@ -373,7 +252,7 @@ class _DerivativeTransformable(_Derivative):
         return _DerivativeTransformable.apply(*aligned, plan), 0
 
 
-def _refuse_second(plan: _Plan) -> None:
+def _refuse_second(plan: Plan) -> None:
     if not plan.second:
         right = ", ".join(repr(name) for name, rule in BACKWARDS.items() if rule.second)
         raise SecondDerivativeError(

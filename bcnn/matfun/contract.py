@@ -68,6 +68,7 @@ class ForwardMethod:
     functions: frozenset[str] | None = None  # None: any
     basis: bool = False  # leaves U and sigma; else `steps`
     needs_definite: bool = False  # refuses singular matrices
+    for_accelerators: bool = False  # products alone, and as exact as a decomposition: "auto" off the CPU
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what an option that is a name may be
     options: frozenset[str] = field(init=False)
 

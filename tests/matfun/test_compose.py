@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 import bcnn
-from bcnn.matfun.compose import auto_pair, available_pairs
 from bcnn.matfun.forward import FORWARDS
+from bcnn.matfun.plan import available_pairs, resolve_auto
 
 from ..helpers import ALL_FORWARDS, call, gradient, random_like, relative_error, spd, with_spectrum
 
 
 def test_auto_is_what_the_docs_say():
-    assert auto_pair("sqrt", "cpu", 512) == ("eigen", "lyapunov")
-    assert auto_pair("sqrt", "cuda", 512) == ("minimax", "lyapunov")
-    assert auto_pair("sqrt", "cuda", 16) == ("eigen", "lyapunov")
-    assert auto_pair("log", "cpu", 512) == auto_pair("power", "cuda", 512) == ("eigen", "loewner")
+    assert resolve_auto("sqrt", "cpu", 512) == ("eigen", "lyapunov")
+    assert resolve_auto("sqrt", "cuda", 512) == ("minimax", "lyapunov")
+    assert resolve_auto("sqrt", "cuda", 16) == ("eigen", "lyapunov")
+    assert resolve_auto("log", "cpu", 512) == resolve_auto("power", "cuda", 512) == ("eigen", "loewner")
     for function in ("sqrt", "log", "power"):
-        assert auto_pair(function, "cpu", 512) in available_pairs(function)
+        assert resolve_auto(function, "cpu", 512) in available_pairs(function)
 
 
 def test_auto_forward_follows_the_backward_that_needs_an_iteration():

@@ -1,4 +1,4 @@
-"""One file per gradient rule; what each can do stands here, beside its name."""
+"""One file per gradient rule; what each can do stands here, beside its name. "auto" is the first that fits."""
 
 from ...linalg.lyapunov import SOLVERS
 from ..contract import BackwardRule

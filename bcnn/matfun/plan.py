@@ -1,0 +1,137 @@
+"""Chooses a forward and a backward by name, checks that they and their options make sense, and binds them.
+
+What each method can do is read from the registries; no method is named here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import unknown_name
+from .backward import BACKWARDS
+from .contract import Algorithm, BackwardRule, ForwardMethod, Rule, SpectralFunction
+from .forward import FORWARDS
+
+# On an accelerator eigh of larger matrices is far slower than products; to be measured on one.
+MAX_DIM_EIGEN_ON_ACCELERATOR = 32
+
+# Options of a method that are set here and not by a user.
+INTERNAL_OPTIONS = frozenset({"check", "algorithm"})
+
+
+class Plan(NamedTuple):
+    """A pair that makes sense, options bound."""
+
+    function: SpectralFunction
+    method: ForwardMethod
+    algorithm: Algorithm
+    rule: Rule
+    second: bool  # whether derivatives of the rule are right
+    backward: str  # its name, for errors
+    keep_graph: bool  # whether autograd records the algorithm itself
+
+
+def available_pairs(function: str) -> list[tuple[str, str]]:
+    """Every (forward, backward) that makes sense for a function, in registry order."""
+    return [
+        (forward, backward)
+        for forward, method in FORWARDS.items()
+        if method.functions is None or function in method.functions
+        for backward, rule in BACKWARDS.items()
+        if rule.why_not(function, method) is None
+    ]
+
+
+def resolve_auto(function: str, device: str, d: int, forward: str = "auto", backward: str = "auto") -> tuple[str, str]:
+    """What "auto" stands for: the first of the registry that fits, products rather than eigh on an accelerator."""
+    pairs = available_pairs(function)
+    if backward == "auto":
+        follows = [b for f, b in pairs if forward in ("auto", f)]
+        backward = follows[0] if follows else next(iter(BACKWARDS))
+    if forward == "auto":
+        fits = [f for f, b in pairs if b == backward]
+        by_products = [f for f in fits if FORWARDS[f].for_accelerators]
+        use_products = device != "cpu" and d > MAX_DIM_EIGEN_ON_ACCELERATOR
+        fits = by_products if use_products and by_products else fits
+        forward = fits[0] if fits else next(iter(FORWARDS))
+    return forward, backward
+
+
+def make_plan(
+    function: SpectralFunction, A: Tensor, *, forward: str, backward: str, check: bool, options: dict[str, Any]
+) -> Plan:
+    """The plan for a call; one made before is reused."""
+    make: Callable[..., Plan] = _make_plan
+    plain = all(value is None or isinstance(value, str | int | float) for value in options.values())
+    if torch.compiler.is_compiling() or not plain:  # a tensor or a callable must not be kept alive by a cache
+        make = _make_plan.__wrapped__
+    return make(function, A.device.type, A.shape[-1], forward, backward, check, **options)
+
+
+@functools.lru_cache(maxsize=256)
+def _make_plan(
+    function: SpectralFunction, device: str, d: int, forward: str, backward: str, check: bool, **options: Any
+) -> Plan:
+    forward, backward = resolve_auto(function.name, device, d, forward, backward)
+    method, rule = _lookup(function, forward, backward)
+    # What an iteration is scaled by belongs to the forward; the rule that differentiates it is told.
+    rule_names = rule.options - method.options - ({"scale"} if rule.needs_iteration else set())
+    _check_options(function.wrapper, options, forward, method, backward, rule, method.options | rule_names)
+    forward_options = {name: value for name, value in options.items() if name in method.options}
+    rule_options = {name: value for name, value in options.items() if name in rule_names}
+    if "check" in method.options:
+        forward_options["check"] = check
+    algorithm: Algorithm = functools.partial(method.fn, **forward_options)
+    keep_graph = False
+    if rule.needs_iteration:
+        keep_graph = rule_options.pop("store", True)
+        rule_options["algorithm"] = algorithm
+        if "scale" in method.options:
+            rule_options["scale"] = forward_options.get("scale", "frobenius")
+    bound: Rule = functools.partial(rule.fn, **rule_options)
+    return Plan(function, method, algorithm, bound, rule.second, backward, keep_graph)
+
+
+def _lookup(function: SpectralFunction, forward: str, backward: str) -> tuple[ForwardMethod, BackwardRule]:
+    who, name = function.wrapper, function.name
+    pairs = available_pairs(name)
+    if forward not in FORWARDS:
+        raise unknown_name(who, "forward", forward, ("auto", *dict.fromkeys(f for f, _ in pairs)))
+    if backward not in BACKWARDS:
+        raise unknown_name(who, "backward", backward, ("auto", *dict.fromkeys(b for _, b in pairs)))
+    method, rule = FORWARDS[forward], BACKWARDS[backward]
+    if (forward, backward) not in pairs:
+        reason = f"backward {backward!r} {rule.why_not(name, method)}"
+        if method.functions is not None and name not in method.functions:
+            reason = f"forward {forward!r} is for {', '.join(sorted(method.functions))}"
+        listed = "; ".join(
+            f"{f} with {', '.join(b for g, b in pairs if g == f)}" for f in dict.fromkeys(f for f, _ in pairs)
+        )
+        raise ValueError(f"{who}: {forward!r} with {backward!r} makes no sense: {reason}. Available: {listed}.")
+    return method, rule
+
+
+def _check_options(
+    who: str,
+    options: dict[str, Any],
+    forward: str,
+    method: ForwardMethod,
+    backward: str,
+    rule: BackwardRule,
+    known: frozenset[str],
+) -> None:
+    allowed = known - INTERNAL_OPTIONS
+    for name, value in options.items():
+        if name not in allowed:
+            raise ValueError(
+                f"{who}: unexpected option {name!r}; forward {forward!r} with backward {backward!r} takes "
+                f"{', '.join(sorted(allowed)) if allowed else 'none'}."
+            )
+        choices = {**method.choices, **rule.choices}.get(name)
+        if choices is not None and isinstance(value, str) and value not in choices:
+            raise unknown_name(who, name, value, choices)
