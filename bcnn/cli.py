@@ -117,8 +117,8 @@ def bench_matfun(
         rows = measure.run(
             dims=_numbers("--dims", dims or default_dims),
             batch=batch or default_batch,
-            regimes=_names(regime),
-            functions=_names(function),
+            regimes=_names("--regime", regime),
+            functions=_names("--function", function),
             device=_device(device),
             rounds=rounds or default_rounds,
             tick=tick,
@@ -133,13 +133,16 @@ def bench_matfun(
     console.print(f"Written: {stem}.csv, .md, .png", soft_wrap=True)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _names(option: str, text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise ValueError(f"{option}: expected names separated by commas, got {text!r}; see --help.")
+    return names
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:
     try:
-        numbers = tuple(int(part) for part in _names(text))
+        numbers = tuple(int(part) for part in _names(option, text))
     except ValueError:
         numbers = ()
     if not numbers or min(numbers) < 1:
@@ -161,7 +164,7 @@ def main() -> None:
     """Run the command; an error of ours is one line, not a traceback."""
     try:
         app()
-    except (ValueError, TypeError, ArithmeticError, OSError) as error:
+    except (ValueError, TypeError, OSError) as error:
         typer.secho(f"bcnn: {error}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from None
 

@@ -54,7 +54,8 @@ def test_bench_matfun_writes_everything(tmp_path):
         (["--dims", "a,b"], "--dims: expected whole numbers >= 1"),
         (["--dims", "0"], "--dims: expected whole numbers >= 1"),
         (["--device", "cuda:99"], "expected a device that is present, got 'cuda:99'"),
-        (["--device", "gpu"], "device"),
+        (["--device", "gpu"], "expected a device that is present, got 'gpu'"),
+        (["--regime", ","], "--regime: expected names separated by commas"),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_2(arguments, message):

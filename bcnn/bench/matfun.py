@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -29,7 +29,7 @@ from ..matfun.functions.powm import powm
 from ..matfun.functions.sqrtm import sqrtm
 from . import machine
 from .regimes import REGIMES, RIDGE
-from .timing import Clock, time_rounds
+from .timing import time_rounds
 
 EXPONENT = 0.3
 BASELINE = "eigh + autograd"
@@ -240,8 +240,3 @@ def to_records(rows: list[Row]) -> list[dict[str, Any]]:
     """Rows as dictionaries, the machine and versions beside every one."""
     about = machine.describe()
     return [{**asdict(row), **about} for row in rows]
-
-
-COLUMNS = tuple(field.name for field in fields(Row))
-
-__all__ = ["BASELINE", "COLUMNS", "Case", "Clock", "Row", "cases", "reference", "run", "to_records"]

@@ -25,8 +25,10 @@ def check_square(who: str, A: Tensor) -> None:
             f"{who}: expected `A` of shape (..., d, d) with d >= 1, got {tuple(A.shape)}; "
             "pool the features into A = X Xᵀ / n + eps I first."
         )
-    if not A.is_floating_point():
+    if A.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         raise TypeError(f"{who}: expected a real floating-point `A`, got {A.dtype}; convert with A.float().")
+    if A.layout != torch.strided:
+        raise TypeError(f"{who}: expected a dense `A`, got {A.layout}; convert with A.to_dense().")
 
 
 def check_finite(who: str, A: Tensor) -> None:
@@ -62,23 +64,23 @@ def check_spectrum(who: str, sigma: Tensor, *, tolerance: float) -> None:
         raise not_positive_definite(who, bad, low[bad].min().item())
 
 
-def check_nonzero(who: str, sigma: Tensor) -> None:
-    """Raise if a whole spectrum is zero or below, where a function such as the logarithm has no value."""
-    bad = ~(sigma.amax(-1) > 0)
+def check_nonzero(who: str, sigma: Tensor, *, where: Tensor) -> None:
+    """Raise if a whole spectrum is zero or below, `where` the function (such as the logarithm) has no value there."""
+    bad = ~(sigma.amax(-1) > 0) & where
     if bad.any():
-        raise not_positive_definite(who, bad, sigma.amin().item())
+        raise not_positive_definite(who, bad, sigma[bad].amin().item())
 
 
-def check_factorable(who: str, A: Tensor, *, definite: bool) -> None:
+def check_factorable(who: str, A: Tensor, *, definite: bool, tolerance: float) -> None:
     """The same rule as `check_spectrum` for methods without a spectrum: one Cholesky factorization.
 
-    Where singular matrices are allowed, A is first shifted by what rounding can do to an eigenvalue.
+    Where singular matrices are allowed, A is first shifted by `tolerance`, relative to its diagonal.
     """
     if A.numel() == 0:
         return
     shifted = A
     if not definite:
-        shift = spectrum_tolerance(A) * A.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
+        shift = tolerance * A.diagonal(dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
         shifted = A.clone()
         shifted.diagonal(dim1=-2, dim2=-1).add_(shift.clamp_min(torch.finfo(A.dtype).tiny))
     bad = torch.linalg.cholesky_ex(shifted).info != 0
@@ -94,13 +96,13 @@ def check_converged(who: str, Z: Tensor) -> None:
     if bad.any():
         raise ConvergenceError(
             f"{who}: the iteration ended in infinite or NaN entries in {_count(bad)}; "
-            "raise `eps` in the pooling layer, pass float64, or use forward='eigen'."
+            "raise `eps` in the pooling layer, take fewer steps or a larger `lower`, or use forward='eigen'."
         )
 
 
-def spectrum_tolerance(A: Tensor) -> float:
-    """How negative, relative to the largest, rounding alone can make an eigenvalue of a semi-definite `A`."""
-    return 10 * math.sqrt(A.shape[-1]) * torch.finfo(A.dtype).eps
+def spectrum_tolerance(d: int, dtype: torch.dtype) -> float:
+    """How negative, relative to the largest, rounding to `dtype` alone can make an eigenvalue of a d x d matrix."""
+    return min(10 * math.sqrt(d) * torch.finfo(dtype).eps, 0.1)
 
 
 def not_positive_definite(who: str, bad: Tensor, low: float, hint: str = "") -> NotPositiveDefiniteError:

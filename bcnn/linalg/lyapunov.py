@@ -1,8 +1,9 @@
 r"""Solvers of the Lyapunov equation Z X + X Z = Q for symmetric positive (semi-)definite Z and symmetric Q.
 
 Paper: Eq. (6), with X = dL/dA and Q = dL/dZ; Eq. (7) is `kronecker`.
-Where Z is singular the equation has no solution for a general Q; the solvers that allow it (`eigen`, `iterative`)
-return zero, or nearly so, between two null vectors: no feature matrix X with A = X X^T / n can see that part.
+Where Z is singular the equation has no solution for a general Q. `eigen` then returns zero between two null vectors,
+which is the part that no feature matrix X with A = X X^T / n can see, and the exact solution elsewhere; `iterative` the
+same to within a few percent, since rounding noise in place of zeros converges in part; the others refuse.
 
 Legend: Z the matrix square root (..., d, d); Q the right side; U, r eigenvectors and eigenvalues of Z.
 """
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from ..errors import NotPositiveDefiniteError
 from .minimax import NEWTON_SCHULZ, schedule
-from .products import polynomial
+from .products import add_to_diagonal, polynomial
 from .scaling import frobenius
 from .spectrum import weigh_in_basis
 
@@ -41,6 +42,9 @@ def bartels_stewart(Z: Tensor, Q: Tensor) -> Tensor:
     batch = torch.broadcast_shapes(Z.shape[:-2], Q.shape[:-2])
     d = Z.shape[-1]
     flat = [T.detach().expand(*batch, d, d).reshape(-1, d, d).double().cpu().numpy() for T in (Z, Q)]
+    lowest = min((numpy.linalg.eigvalsh(z)[0] / max(numpy.abs(z).max(), 1e-300) for z in flat[0]), default=1.0)
+    if lowest < torch.finfo(Z.dtype).eps:
+        raise _singular("bartels_stewart")
     parts = [solve_continuous_lyapunov(z, q) for z, q in zip(*flat, strict=True)]
     X = torch.from_numpy(numpy.stack(parts)) if parts else torch.zeros(0, d, d, dtype=torch.float64)
     return X.reshape(*batch, d, d).to(Q)
@@ -58,10 +62,15 @@ def kronecker(Z: Tensor, Q: Tensor) -> Tensor:
     system = (Z[..., :, None, :, None] * eye[:, None, :]) + (eye[:, None, :, None] * Z[..., None, :, None, :])
     L, info = torch.linalg.cholesky_ex(system.reshape(*Z.shape[:-2], d * d, d * d))
     if (info != 0).any():
-        raise NotPositiveDefiniteError(
-            "lyapunov: solver 'kronecker' needs a positive definite Z; raise `eps` or use solver='eigen'."
-        )
+        raise _singular("kronecker")
     return torch.cholesky_solve(Q.reshape(*Q.shape[:-2], d * d, 1), L).reshape(Q.shape)
+
+
+def _singular(solver: str) -> NotPositiveDefiniteError:
+    return NotPositiveDefiniteError(
+        f"lyapunov: solver {solver!r} needs a positive definite Z; raise `eps` in the pooling layer, "
+        "or use solver='eigen'."
+    )
 
 
 def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_lower: float | None = None) -> Tensor:
@@ -75,7 +84,8 @@ def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_l
         Z: roots, shape (..., d, d).
         Q: right sides, shape (..., d, d).
         solver_iters: this many steps of the paper's polynomial (3x - x^3) / 2, as the authors' code does; None takes
-            the minimax polynomials of `linalg.minimax`, as many as the range needs.
+            the minimax polynomials of `linalg.minimax`, as many as the range needs, and then mends what a null
+            space spoils (two more products).
         solver_lower: least over largest eigenvalue of Z; None means sqrt(eps) of the precision.
     """
     s = frobenius(Z)
@@ -97,7 +107,13 @@ def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_l
         q = q @ P + a @ off
         q = (q + q.mT) / 2
         a = a @ P
-    return q / 2
+    if solver_iters is not None:
+        return q / 2
+    # sign(Z) is the projector on the range of Z, N the one on its null space. There sign is 0 and not 1, so that q is
+    # half of what it should be between range and null space, and meaningless within the null space.
+    N = -add_to_diagonal(a, -1.0)
+    qN = q @ N
+    return (q + qN + qN.mT - 3 * (N @ qN)) / 2
 
 
 SOLVERS = {"eigen": eigen, "bartels_stewart": bartels_stewart, "kronecker": kronecker, "iterative": iterative}

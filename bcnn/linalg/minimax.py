@@ -25,6 +25,8 @@ NEWTON_SCHULZ: Polynomial = (1.5, -0.5)
 _NEWTON_QUINTIC: Polynomial = (15 / 8, -10 / 8, 3 / 8)
 # Narrower than this, the minimax polynomials differ from Newton's by less than they can be computed.
 _NARROW = 1e-2
+# Below this 1 - E is not a number of float64 any more.
+_LEAST = 1e-28
 
 
 def best_quintic(lo: float, hi: float) -> tuple[Polynomial, float]:
@@ -84,12 +86,12 @@ def schedule(lower: float, num_steps: int | None, tol: float) -> tuple[Polynomia
     """The polynomials, one a step, that bring sqrt(eigenvalues) in [sqrt(lower), 1] to 1.
 
     Args:
-        lower: least eigenvalue over the bound the matrix was divided by, in (0, 1].
+        lower: least eigenvalue over the bound the matrix was divided by, in (0, 1]; below 1e-28 counts as that.
         num_steps: at most so many steps, in which case the range covered is the widest that so many steps bring to
             `tol`: smaller eigenvalues come out too small rather than all of them inaccurate. None for no limit.
         tol: largest |1 - x| wanted; below the rounding of float64 counts as that rounding.
     """
-    lo, tol = math.sqrt(lower), max(tol, 4e-16)
+    lo, tol = math.sqrt(max(lower, _LEAST)), max(tol, 4e-16)
     if num_steps is None:
         return _schedule(lo, tol)
     return _schedule(max(lo, _widest(num_steps, tol)), tol) if num_steps else ()

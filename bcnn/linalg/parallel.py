@@ -33,15 +33,18 @@ def side_by_side(op: Callable[..., Any], A: Tensor, *, ranks: tuple[int, ...]) -
     flat = A.detach().reshape(-1, d, d)
     results = [flat.new_empty(num_matrices, *(d,) * rank) for rank in ranks]
 
+    inference = torch.is_inference_mode_enabled()  # a thread's own setting, as is the gradient mode
+
     def one(i: int) -> None:
-        op(flat[i], out=tuple(result[i] for result in results))
+        with torch.inference_mode(inference), torch.no_grad():
+            op(flat[i], out=tuple(result[i] for result in results))
 
     list(_pool(os.getpid(), num_threads).map(one, range(num_matrices)))  # list: an exception is raised here
+    torch.set_num_threads(num_threads)  # a worker's own setting also becomes the default of threads yet to start
     return tuple(result.reshape(*A.shape[:-2], *result.shape[1:]) for result in results)
 
 
 @functools.lru_cache(maxsize=1)
 def _pool(pid: int, num_threads: int) -> ThreadPoolExecutor:
-    # One pool a process: threads do not survive a fork, so the process is part of the key. The number of threads that a
-    # worker sets for its own operations is its own.
+    # One pool a process: threads do not survive a fork, so the process is part of the key.
     return ThreadPoolExecutor(num_threads, "bcnn", initializer=torch.set_num_threads, initargs=(1,))

@@ -1,7 +1,7 @@
 r"""Upper bounds of the largest eigenvalue, by which the local iterations are scaled.
 
 Paper: Sec. 2.2, "one can scale the matrix A = alpha A". Both bounds hold for positive semi-definite matrices, and both
-are safe for a zero matrix (bound 1, gradient 0) and for entries near the ends of the floating-point range.
+are safe for a zero matrix (bound 1, gradient 0) and wherever the bound itself is a floating-point number.
 
 Legend: A positive semi-definite matrices (..., d, d); s their bound (..., 1, 1).
 """
@@ -12,10 +12,15 @@ import torch
 from torch import Tensor
 
 
-def frobenius(A: Tensor) -> Tensor:
-    """``||A||_F``, free of overflow and underflow."""
+def norm(A: Tensor) -> Tensor:
+    """``||A||_F``, shape (..., 1, 1), without squaring entries that would overflow or underflow."""
     size = _nonzero(A.detach().abs().amax((-2, -1), keepdim=True))
-    return _nonzero(torch.linalg.matrix_norm(A / size, keepdim=True) * size)
+    return torch.linalg.matrix_norm(A / size, keepdim=True) * size
+
+
+def frobenius(A: Tensor) -> Tensor:
+    """``||A||_F``, and 1 for a zero matrix."""
+    return _nonzero(norm(A))
 
 
 def trace(A: Tensor) -> Tensor:
@@ -24,11 +29,12 @@ def trace(A: Tensor) -> Tensor:
 
 
 SCALES = {"frobenius": frobenius, "trace": trace}
+DEFAULT_SCALE = "frobenius"
 
 
 def scale_of(A: Tensor, scale: str | Tensor) -> Tensor:
-    """The bound by name, or the one given as a tensor of shape (..., 1, 1)."""
-    return scale if isinstance(scale, Tensor) else SCALES[scale](A)
+    """The bound by name, or the one given as a tensor of shape (..., 1, 1), which is a constant to the gradient."""
+    return scale.detach() if isinstance(scale, Tensor) else SCALES[scale](A)
 
 
 def scale_gradient(A: Tensor, scale: str) -> Tensor:

@@ -18,6 +18,10 @@ from ..errors import ConvergenceError, PrecisionFallbackWarning
 from .parallel import side_by_side
 from .products import symmetric_product
 
+# Eigenvalues below this many rounding units of A times the largest are noise: on features of rank below d, in float32,
+# up to 0.9 units were measured for d up to 1024.
+NULL_UNITS = 2.0
+
 
 def eigh(A: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices: ``(sigma, U)``.
@@ -31,10 +35,11 @@ def eigh(A: Tensor) -> tuple[Tensor, Tensor]:
 def svd(A: Tensor) -> tuple[Tensor, Tensor]:
     """Signed singular values and left singular vectors of symmetric matrices: ``(sigma, U)`` with A = U sigma U^T.
 
-    The sign of u_i . v_i is the sign of the eigenvalue, so that an indefinite matrix is seen as such.
+    A positive eigenvalue has u_i . v_i = 1, a negative one -1; where both signs share a singular value the vectors mix,
+    and at least one product is not above 1/2. So an indefinite matrix has a negative sigma.
     """
     U, S, Vh = _decompose(torch.linalg.svd, A, ranks=(2, 1, 2))
-    sign = torch.where((U * Vh.mT).sum(-2) < 0, -1.0, 1.0)
+    sign = torch.where((U * Vh.mT).sum(-2) > 0.5, 1.0, -1.0)
     return S * sign, U
 
 

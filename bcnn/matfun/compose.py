@@ -19,12 +19,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
 from ..errors import SecondDerivativeError
 from ..linalg import checks, spectrum
+from ..linalg.scaling import frobenius, norm
 from .backward import BACKWARDS
 from .contract import ForwardState, SpectralFunction
-from .plan import Plan, make_plan
+from .plan import Plan, available_pairs, make_plan
 
 
 class MatrixFunctionInfo(NamedTuple):
@@ -48,28 +51,41 @@ def matrix_function(
     """f(A) by the named methods; see `sqrtm` for the arguments."""
     checks.check_square(function.wrapper, A)
     check = _should_check(check, A)
-    plan = make_plan(function, A, forward=forward, backward=backward, check=check, options=options)
+    tolerance = checks.spectrum_tolerance(A.shape[-1], A.dtype) if check else None
+    plan = make_plan(function, A, forward=forward, backward=backward, tolerance=tolerance, options=options)
     dtype = torch.promote_types(A.dtype, torch.float32)  # half precision is computed in float32
     with _full_precision(A):
         S = A.to(dtype)
         S = torch.lerp(S, S.mT, 0.5)  # the symmetric part
-        if check:
-            _check_values(partial(_check_input, plan), A, S)
-        if p is not None:
-            p = torch.as_tensor(p, dtype=dtype, device=A.device)
-            batch = torch.broadcast_shapes(S.shape[:-2], p.shape)
-            S, p = S.expand(*batch, *S.shape[-2:]), p.expand(batch)
-        Z, steps = _run(plan, S, p)
+        if tolerance is not None:
+            _check_values(partial(_check_input, plan, tolerance), A, S)
+        exponent = None
+        if function.dg_dp is not None:
+            S, exponent = _with_exponent(function.wrapper, S, p)
+        Z, steps = _run(plan, S, exponent)
         if check and not plan.method.basis:
             _check_values(partial(checks.check_converged, function.wrapper), Z)
         Z_out = Z.to(A.dtype)
         if not return_info:
             return Z_out
         with torch.no_grad():
-            size = torch.linalg.matrix_norm(S)
-            residual = torch.linalg.matrix_norm(S - function.inverse(Z, p))
-            residual = torch.where(size > 0, residual / size, residual)
+            residual = (norm(S - function.inverse(Z, exponent)) / frobenius(S))[..., 0, 0]
         return Z_out, MatrixFunctionInfo(residual, 0 if steps is None else int(steps))
+
+
+def _with_exponent(who: str, S: Tensor, p: Any) -> tuple[Tensor, Tensor]:
+    """A and p with the same leading dimensions, p in the precision of A."""
+    if not isinstance(p, Tensor | float | int) or (isinstance(p, Tensor) and not p.is_floating_point()):
+        raise TypeError(f"{who}: expected `p` to be a number or a floating-point tensor, got {p!r}.")
+    p = torch.as_tensor(p, dtype=S.dtype, device=S.device)
+    try:
+        batch = torch.broadcast_shapes(S.shape[:-2], p.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"{who}: expected `p` to broadcast with the leading dimensions of `A`, {tuple(S.shape[:-2])}, "
+            f"got shape {tuple(p.shape)}."
+        ) from None
+    return S.expand(*batch, *S.shape[-2:]), p.expand(batch)
 
 
 def _run(plan: Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -98,12 +114,12 @@ def _should_check(check: bool | None, A: Tensor) -> bool:
     return A.device.type == "cpu" if check is None else check
 
 
-def _check_input(plan: Plan, A: Tensor, S: Tensor) -> None:
+def _check_input(plan: Plan, tolerance: float, A: Tensor, S: Tensor) -> None:
     who = plan.function.wrapper
     checks.check_finite(who, A)
     checks.check_symmetric(who, A.to(S.dtype), S, eps=torch.finfo(A.dtype).eps)
     if not plan.method.basis:  # a decomposition looks at its own spectrum
-        checks.check_factorable(who, S, definite=plan.method.needs_definite)
+        checks.check_factorable(who, S, definite=plan.method.needs_definite, tolerance=tolerance)
 
 
 def _check_values(check: Callable[..., None], *tensors: Tensor) -> None:
@@ -171,6 +187,7 @@ class _ApplyTransformable(_Apply):
 
     @staticmethod
     def jvp(ctx: Any, dA: Tensor | None, dp: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
+        _refuse_forward_mode(ctx.plan)
         A, p, Z, U, sigma = ctx.saved_tensors
         with _full_precision(A):
             dZ = torch.zeros_like(Z)
@@ -253,11 +270,29 @@ class _DerivativeTransformable(_Derivative):
 
 
 def _refuse_second(plan: Plan) -> None:
-    if not plan.second:
-        right = ", ".join(repr(name) for name, rule in BACKWARDS.items() if rule.second)
+    if plan.second:
+        return
+    name = plan.function.wrapper
+    pairs = dict.fromkeys(b for _, b in available_pairs(plan.function.name) if BACKWARDS[b].second)
+    remedy = f"use backward={' or '.join(map(repr, pairs))}" if pairs else f"no rule of {name} has them but 'unrolled'"
+    raise SecondDerivativeError(
+        f"{name}: second derivatives are not available with backward={plan.backward!r}; {remedy}, or 'unrolled' with "
+        "store=True."
+    )
+
+
+def _refuse_forward_mode(plan: Plan) -> None:
+    if not plan.self_adjoint:
+        raise NotImplementedError(
+            f"{plan.function.wrapper}: forward-mode derivatives are not available with backward={plan.backward!r} and "
+            "store=False; use store=True."
+        )
+    # torch drops the outer tangent of what a custom jvp returns: forward over forward would be silently wrong.
+    stack = retrieve_all_functorch_interpreters()
+    if sum(interpreter.key() == TransformType.Jvp for interpreter in stack) > 1:
         raise SecondDerivativeError(
-            f"{plan.function.wrapper}: second derivatives are not available with backward={plan.backward!r}; "
-            f"for the square root use backward={right} or 'unrolled' (store=True), which have them."
+            f"{plan.function.wrapper}: forward-mode over forward-mode is not supported; "
+            "use torch.func.hessian (forward over reverse) or jacrev(jacrev(...))."
         )
 
 

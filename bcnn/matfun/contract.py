@@ -9,7 +9,7 @@ Legend: A symmetric matrices (..., d, d); Z = f(A); U, sigma eigenvectors and ei
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -34,14 +34,15 @@ class SpectralFunction:
     wrapper: str  # the public function, as errors name it
     g: Callable[[Tensor, Tensor | None], Tensor]  # g(sigma)
     dg: Callable[[Tensor, Tensor | None], Tensor]  # g'(sigma)
-    # (g(a) - g(b)) / (a - b) for all pairs, (..., d) -> (..., d, d), written without dividing by a difference
-    divided_difference: Callable[[Tensor, Tensor | None], Tensor]
+    # (g(a) - g(b)) / (a - b) for all pairs, (..., d) -> (..., d, d), written without dividing by a difference; where it
+    # is infinite, between eigenvalues that cannot be told from zero given the rounding unit of A, 0
+    divided_difference: Callable[[Tensor, Tensor | None, float], Tensor]
     # The least eigenvalue that g takes, given sigma and the rounding unit of A: 0, or a positive floor.
     floor: Callable[[Tensor, Tensor | None, float], Tensor]
     inverse: Callable[[Tensor, Tensor | None], Tensor]  # A again from Z, for residuals
     # sigma g'(sigma) as a matrix, from Z and p: Euler's term in the gradient through the scaling of A
     euler: Callable[[Tensor, Tensor | None], Tensor]
-    # The precision that eigen decomposition needs for a float32 gradient in the paper's regime (condition 1e6).
+    # Of the decomposition, unless asked otherwise: "high" where float32 would cost the gradient more than a few percent
     precision: str = "standard"
     dg_dp: Callable[[Tensor, Tensor], Tensor] | None = None
     p: Tensor | None = None
@@ -69,7 +70,6 @@ class ForwardMethod:
     basis: bool = False  # leaves U and sigma; else `steps`
     needs_definite: bool = False  # refuses singular matrices
     for_accelerators: bool = False  # products alone, and as exact as a decomposition: "auto" off the CPU
-    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what an option that is a name may be
     options: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +91,6 @@ class BackwardRule:
     needs_iteration: bool = False  # differentiates the iteration itself
     exact: bool = True  # the true gradient, up to rounding
     second: bool = False  # right to every order; else a second derivative is refused
-    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what an option that is a name may be
     options: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:

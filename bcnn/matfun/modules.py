@@ -7,17 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .functions.logm import logm
-from .functions.powm import powm
-from .functions.sqrtm import sqrtm
+from .contract import SpectralFunction
+from .functions.logm import LOG, logm
+from .functions.powm import POWER, powm
+from .functions.sqrtm import SQRT, sqrtm
+from .plan import make_plan
 
 
 class _MatrixFunction(nn.Module):
     """Stores the options of a matrix function and shows them."""
 
+    function: SpectralFunction
+
     def __init__(self, *, forward: str = "auto", backward: str = "auto", check: bool | None = None, **options: Any):
         super().__init__()
         self.options: dict[str, Any] = {"forward": forward, "backward": backward, "check": check, **options}
+        # A wrong name or option is refused here, not in the first forward pass.
+        make_plan(self.function, torch.eye(1), forward=forward, backward=backward, tolerance=None, options=options)
 
     def extra_repr(self) -> str:
         """Every option, as it would be written."""
@@ -32,6 +38,8 @@ class MatrixSqrt(_MatrixFunction):
         MatrixSqrt(forward='newton_schulz', backward='auto', check=None, num_iters=5)
     """
 
+    function = SQRT
+
     def forward(self, A: Tensor) -> Tensor:
         """Z = A^{1/2}, shape (..., d, d)."""
         return sqrtm(A, **self.options)  # type: ignore[return-value]
@@ -39,6 +47,8 @@ class MatrixSqrt(_MatrixFunction):
 
 class MatrixLog(_MatrixFunction):
     """`bcnn.logm` as a module; the arguments are its options."""
+
+    function = LOG
 
     def forward(self, A: Tensor) -> Tensor:
         """Z = log(A), shape (..., d, d)."""
@@ -58,6 +68,8 @@ class MatrixPower(_MatrixFunction):
         ['p']
     """
 
+    function = POWER
+
     def __init__(self, p: float = 0.5, *, learnable: bool = False, **options: Any):
         super().__init__(**options)
         self.p: float | Tensor = nn.Parameter(torch.tensor(float(p))) if learnable else float(p)
@@ -69,5 +81,5 @@ class MatrixPower(_MatrixFunction):
     def extra_repr(self) -> str:
         """The exponent, then every option."""
         learnable = isinstance(self.p, Tensor)
-        p = self.p.item() if isinstance(self.p, Tensor) else self.p
-        return f"p={p:g}, learnable={learnable}, {super().extra_repr()}"
+        p = "?" if isinstance(self.p, Tensor) and self.p.is_meta else f"{float(torch.as_tensor(self.p).detach()):g}"
+        return f"p={p}, learnable={learnable}, {super().extra_repr()}"

@@ -13,15 +13,17 @@ import torch
 from torch import Tensor
 
 from ..errors import unknown_name
+from ..linalg.scaling import DEFAULT_SCALE
 from .backward import BACKWARDS
 from .contract import Algorithm, BackwardRule, ForwardMethod, Rule, SpectralFunction
 from .forward import FORWARDS
+from .options import OPTIONS
 
 # On an accelerator eigh of larger matrices is far slower than products; to be measured on one.
 MAX_DIM_EIGEN_ON_ACCELERATOR = 32
 
 # Options of a method that are set here and not by a user.
-INTERNAL_OPTIONS = frozenset({"check", "algorithm"})
+INTERNAL_OPTIONS = frozenset({"tolerance", "algorithm", "scaled_by"})
 
 
 class Plan(NamedTuple):
@@ -34,6 +36,7 @@ class Plan(NamedTuple):
     second: bool  # whether derivatives of the rule are right
     backward: str  # its name, for errors
     keep_graph: bool  # whether autograd records the algorithm itself
+    self_adjoint: bool  # whether the rule is its own transpose, and so gives forward-mode derivatives as well
 
 
 def available_pairs(function: str) -> list[tuple[str, str]]:
@@ -63,46 +66,58 @@ def resolve_auto(function: str, device: str, d: int, forward: str = "auto", back
 
 
 def make_plan(
-    function: SpectralFunction, A: Tensor, *, forward: str, backward: str, check: bool, options: dict[str, Any]
+    function: SpectralFunction,
+    A: Tensor,
+    *,
+    forward: str,
+    backward: str,
+    tolerance: float | None,
+    options: dict[str, Any],
 ) -> Plan:
-    """The plan for a call; one made before is reused."""
+    """The plan for a call; one made before is reused. `tolerance` is for checks of the spectrum, None for none."""
     make: Callable[..., Plan] = _make_plan
-    plain = all(value is None or isinstance(value, str | int | float) for value in options.values())
+    plain = all(
+        value is None or isinstance(value, str | int | float) for value in (forward, backward, *options.values())
+    )
     if torch.compiler.is_compiling() or not plain:  # a tensor or a callable must not be kept alive by a cache
         make = _make_plan.__wrapped__
-    return make(function, A.device.type, A.shape[-1], forward, backward, check, **options)
+    return make(function, A.device.type, A.shape[-1], forward, backward, tolerance, **options)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=256, typed=True)
 def _make_plan(
-    function: SpectralFunction, device: str, d: int, forward: str, backward: str, check: bool, **options: Any
+    function: SpectralFunction,
+    device: str,
+    d: int,
+    forward: str,
+    backward: str,
+    tolerance: float | None,
+    **options: Any,
 ) -> Plan:
     forward, backward = resolve_auto(function.name, device, d, forward, backward)
     method, rule = _lookup(function, forward, backward)
-    # What an iteration is scaled by belongs to the forward; the rule that differentiates it is told.
-    rule_names = rule.options - method.options - ({"scale"} if rule.needs_iteration else set())
-    _check_options(function.wrapper, options, forward, method, backward, rule, method.options | rule_names)
+    _check_options(function.wrapper, options, forward, method, backward, rule)
     forward_options = {name: value for name, value in options.items() if name in method.options}
-    rule_options = {name: value for name, value in options.items() if name in rule_names}
-    if "check" in method.options:
-        forward_options["check"] = check
+    rule_options = {name: value for name, value in options.items() if name in rule.options}
+    if "tolerance" in method.options:
+        forward_options["tolerance"] = tolerance
     algorithm: Algorithm = functools.partial(method.fn, **forward_options)
     keep_graph = False
     if rule.needs_iteration:
         keep_graph = rule_options.pop("store", True)
         rule_options["algorithm"] = algorithm
         if "scale" in method.options:
-            rule_options["scale"] = forward_options.get("scale", "frobenius")
+            rule_options["scaled_by"] = forward_options.get("scale", DEFAULT_SCALE)
     bound: Rule = functools.partial(rule.fn, **rule_options)
-    return Plan(function, method, algorithm, bound, rule.second, backward, keep_graph)
+    return Plan(function, method, algorithm, bound, rule.second, backward, keep_graph, not rule.needs_iteration)
 
 
 def _lookup(function: SpectralFunction, forward: str, backward: str) -> tuple[ForwardMethod, BackwardRule]:
     who, name = function.wrapper, function.name
     pairs = available_pairs(name)
-    if forward not in FORWARDS:
+    if not isinstance(forward, str) or forward not in FORWARDS:
         raise unknown_name(who, "forward", forward, ("auto", *dict.fromkeys(f for f, _ in pairs)))
-    if backward not in BACKWARDS:
+    if not isinstance(backward, str) or backward not in BACKWARDS:
         raise unknown_name(who, "backward", backward, ("auto", *dict.fromkeys(b for _, b in pairs)))
     method, rule = FORWARDS[forward], BACKWARDS[backward]
     if (forward, backward) not in pairs:
@@ -117,21 +132,13 @@ def _lookup(function: SpectralFunction, forward: str, backward: str) -> tuple[Fo
 
 
 def _check_options(
-    who: str,
-    options: dict[str, Any],
-    forward: str,
-    method: ForwardMethod,
-    backward: str,
-    rule: BackwardRule,
-    known: frozenset[str],
+    who: str, options: dict[str, Any], forward: str, method: ForwardMethod, backward: str, rule: BackwardRule
 ) -> None:
-    allowed = known - INTERNAL_OPTIONS
+    allowed = (method.options | rule.options) - INTERNAL_OPTIONS
     for name, value in options.items():
         if name not in allowed:
             raise ValueError(
                 f"{who}: unexpected option {name!r}; forward {forward!r} with backward {backward!r} takes "
                 f"{', '.join(sorted(allowed)) if allowed else 'none'}."
             )
-        choices = {**method.choices, **rule.choices}.get(name)
-        if choices is not None and isinstance(value, str) and value not in choices:
-            raise unknown_name(who, name, value, choices)
+        OPTIONS[name](who, name, value)

@@ -62,3 +62,8 @@ def test_a_limited_schedule_never_overshoots(num_steps):
     assert x.min() >= 0
     assert x.max() <= 1 + 1e-6
     assert schedule(1e-14, 0, 1e-7) == ()
+
+
+def test_a_range_beyond_float64_ends():
+    assert schedule(1e-300, None, 1e-7) == schedule(1e-28, None, 1e-7)
+    assert len(schedule(1e-300, None, 1e-7)) < 40

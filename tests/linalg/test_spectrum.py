@@ -59,6 +59,14 @@ def test_signed_svd_sees_negative_eigenvalues():
     assert torch.allclose(U @ torch.diag(sigma) @ U.mT, with_spectrum([3.0, 1.0, -2.0]))
 
 
+def test_svd_sees_eigenvalues_of_both_signs():
+    swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    assert spectrum.svd(swap)[0].min() < 0
+    for function in (bcnn.sqrtm, bcnn.logm):
+        with pytest.raises(bcnn.NotPositiveDefiniteError):
+            function(swap, forward="svd")
+
+
 def test_side_by_side_equals_one_by_one(monkeypatch, two_threads):
     A = spd(2, 3, d=128)
     sigma, U = spectrum.eigh(A)
@@ -70,6 +78,11 @@ def test_side_by_side_equals_one_by_one(monkeypatch, two_threads):
 def test_side_by_side_leaves_the_number_of_threads_alone(two_threads):
     spectrum.eigh(spd(2, d=128))
     assert torch.get_num_threads() == 2
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))  # one started afterwards
+    thread.start()
+    thread.join()
+    assert seen == [2]
 
 
 def test_many_callers_at_once(two_threads):

@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -50,13 +51,62 @@ def test_auto_forward_follows_the_backward_that_needs_an_iteration():
         ({"forward": "newton_schulz", "num_iters": 3, "tol": 0.1}, "`num_iters` or `tol`, got both"),
         ({"forward": "newton_schulz", "num_iters": -1}, "`num_iters` to be a whole number >= 0, got -1"),
         ({"forward": "newton_schulz", "num_iters": 2.5}, "whole number >= 0, got 2.5"),
-        ({"forward": "minimax", "tol": 0.0}, "`tol` > 0, got 0.0"),
-        ({"forward": "minimax", "lower": 2.0}, r"`lower` in \(0, 1\].*got 2.0"),
+        ({"forward": "minimax", "tol": 0.0}, "`tol` to be a number > 0, got 0.0"),
+        ({"forward": ["eigen"]}, r"unknown forward \['eigen'\]"),
+        ({"solver": None}, "unknown solver None"),
+        ({"solver": "iterative", "solver_iters": 0}, "`solver_iters` to be a whole number >= 1, got 0"),
+        ({"solver": "iterative", "solver_lower": 2.0}, "`solver_lower` to be in"),
+        ({"forward": "minimax", "scale": 2.0}, "unknown scale 2.0"),
+        ({"backward": "unrolled", "store": "no"}, "`store` to be True or False, got 'no'"),
+        ({"backward": "svd_truncated", "tau": "a"}, "`tau` to be a number >= 0, got 'a'"),
+        ({"backward": "svd", "report": 3}, "`report` to be callable, got 3"),
+        ({"forward": "minimax", "lower": 2.0}, r"`lower` to be in \(0, 1\].*got 2.0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_computed(arguments, message):
     with pytest.raises(ValueError, match=f"(sqrtm|minimax|newton_schulz): .*{message}"):
         bcnn.sqrtm(torch.eye(3), **arguments)
+
+
+def test_every_option_has_a_check():
+    from bcnn.matfun.backward import BACKWARDS
+    from bcnn.matfun.options import OPTIONS
+    from bcnn.matfun.plan import INTERNAL_OPTIONS
+
+    used = set().union(*(method.options for method in (*FORWARDS.values(), *BACKWARDS.values())))
+    assert used - INTERNAL_OPTIONS == set(OPTIONS)
+
+
+def test_a_refused_call_does_not_spoil_the_right_one():
+    with pytest.raises(ValueError, match=r"got 7\.0"):
+        bcnn.sqrtm(torch.eye(2), forward="newton_schulz", num_iters=7.0)
+    assert bcnn.sqrtm(torch.eye(2), forward="newton_schulz", num_iters=7).shape == (2, 2)
+    assert bcnn.sqrtm(torch.eye(2), forward="newton_schulz", num_iters=np.int64(7)).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("p", "message"),
+    [(None, "`p` to be a number"), ("a", "got 'a'"), (torch.ones(3, dtype=torch.long), "floating-point tensor")],
+)
+def test_a_wrong_exponent_is_refused(p, message):
+    with pytest.raises(TypeError, match=f"powm: .*{message}"):
+        bcnn.powm(torch.eye(2), p)
+    with pytest.raises(ValueError, match=r"`p` to broadcast.*\(4,\), got shape \(3,\)"):
+        bcnn.powm(torch.eye(2).expand(4, 2, 2), torch.ones(3))
+
+
+def test_exponents_of_both_signs_are_checked_apart():
+    batch = torch.stack([torch.zeros(2, 2), torch.eye(2)])
+    assert torch.equal(bcnn.powm(batch, torch.tensor([0.5, -0.5])), batch)
+    with pytest.raises(bcnn.NotPositiveDefiniteError, match=r"index \(0,\)"):
+        bcnn.powm(batch, torch.tensor([-0.5, 0.5]))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e20, 1e30])
+def test_the_residual_does_not_depend_on_the_scale(scale):
+    A = torch.diag(torch.tensor([1.0, 0.1, 0.001]))
+    _, info = bcnn.sqrtm(A * scale, forward="newton_schulz", num_iters=1, return_info=True)
+    assert info.residual.item() == pytest.approx(0.0787, abs=1e-3)
 
 
 @pytest.mark.parametrize(("function", "forward"), ALL_FORWARDS)
@@ -94,6 +144,34 @@ def test_input_without_gradient_records_none():
         assert relative_error(bcnn.sqrtm(spd()) @ bcnn.sqrtm(spd()), spd()) < 1e-13
 
 
+def test_inference_mode_in_a_batch_side_by_side(two_threads):
+    A = spd(3, d=128)
+    with torch.inference_mode():
+        Z = bcnn.sqrtm(A)
+    assert torch.equal(Z, bcnn.sqrtm(A))
+
+
+def test_forward_mode_without_storage_is_refused():
+    f = call("sqrt", "newton_schulz", "unrolled", store=False, num_iters=3)
+    with pytest.raises(NotImplementedError, match=r"sqrtm: forward-mode.*store=True"):
+        torch.func.jvp(f, (spd(),), (spd(),))
+
+
+def test_forward_mode_of_an_unfinished_iteration():
+    A, dA = spd(), spd(seed=3)
+    f = call("sqrt", "newton_schulz", "unrolled", num_iters=2)
+    _, dZ = torch.func.jvp(f, (A,), (dA,))
+    difference = (f(A + 1e-6 * dA) - f(A - 1e-6 * dA)) / 2e-6
+    assert relative_error(dZ, difference) < 1e-7
+
+
+def test_sparse_and_odd_dtypes_are_refused():
+    with pytest.raises(TypeError, match="expected a dense `A`"):
+        bcnn.sqrtm(torch.eye(2).to_sparse())
+    with pytest.raises(TypeError, match=r"got torch\.float8"):
+        bcnn.sqrtm(torch.eye(2).to(torch.float8_e4m3fn))
+
+
 def test_eigenvectors_are_kept_from_the_forward_pass(monkeypatch):
     A = spd().requires_grad_()
     Z = bcnn.sqrtm(A)
@@ -121,6 +199,14 @@ def test_modules_are_their_functions():
     assert torch.equal(newton(A), bcnn.sqrtm(A, forward="newton_schulz", num_iters=3))
     assert "num_iters=3" in repr(newton)
     assert "p=0.3, learnable=True" in repr(bcnn.MatrixPower(0.3, learnable=True))
+
+
+def test_modules_refuse_a_wrong_option_when_they_are_made():
+    with pytest.raises(ValueError, match="logm: unknown forward 'nope'"):
+        bcnn.MatrixLog(forward="nope")
+    with pytest.raises(ValueError, match="sqrtm: unexpected option 'tau'"):
+        bcnn.MatrixSqrt(tau=1.0)
+    assert "p=?" in repr(bcnn.MatrixPower(learnable=True).to("meta"))
 
 
 def test_modules_can_be_copied_pickled_and_stored():

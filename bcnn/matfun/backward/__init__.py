@@ -1,6 +1,5 @@
 """One file per gradient rule; what each can do stands here, beside its name. "auto" is the first that fits."""
 
-from ...linalg.lyapunov import SOLVERS
 from ..contract import BackwardRule
 from .identity import identity
 from .loewner import loewner
@@ -10,9 +9,7 @@ from .svd_truncated import svd_truncated
 from .unrolled import unrolled
 
 BACKWARDS: dict[str, BackwardRule] = {
-    "lyapunov": BackwardRule(  # Eq. (6)-(7)
-        lyapunov, functions=frozenset({"sqrt"}), second=True, choices={"solver": ("auto", *SOLVERS)}
-    ),
+    "lyapunov": BackwardRule(lyapunov, functions=frozenset({"sqrt"}), second=True),  # Eq. (6)-(7)
     "loewner": BackwardRule(loewner),
     "svd": BackwardRule(svd, needs_basis=True),  # Eq. (2)-(4); exact on paper, not in floating point
     "svd_truncated": BackwardRule(svd_truncated, needs_basis=True, exact=False),

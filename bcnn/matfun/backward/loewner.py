@@ -30,9 +30,9 @@ def loewner(state: ForwardState, grad_Z: Tensor, f: SpectralFunction) -> Tensor:
         grad_Z: dL/dZ, symmetric, shape (..., d, d).
         f: the function.
     """
-    U, sigma = state.U, state.sigma
+    U, sigma, eps = state.U, state.sigma, torch.finfo(state.A.dtype).eps
     if U is None or sigma is None:
         sigma, U = spectrum.eigh(state.A.double())
-        sigma = torch.maximum(sigma, f.floor(sigma, f.p, torch.finfo(state.A.dtype).eps))
+        sigma = torch.maximum(sigma, f.floor(sigma, f.p, eps))
         U = U.to(state.A.dtype)
-    return spectrum.weigh_in_basis(U, grad_Z, f.divided_difference(sigma, f.p).to(U.dtype))
+    return spectrum.weigh_in_basis(U, grad_Z, f.divided_difference(sigma, f.p, eps).to(U.dtype))

@@ -5,6 +5,8 @@ Legend: Z = A^{1/2}; grad_Z = dL/dZ; U, sigma eigenvectors and eigenvalues of A.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -51,9 +53,9 @@ def lyapunov(
 
 
 def _basis(state: ForwardState) -> tuple[Tensor, Tensor, float]:
-    # The eigenbasis of Z, its eigenvalues, and what counts as zero among them: sqrt(eps) where they are square roots of
-    # eigenvalues of A, eps where they come from Z, whose condition number is only the square root of A's.
+    """The eigenbasis of Z, its eigenvalues, and what counts as zero among them, relative to the largest."""
+    null = math.sqrt(spectrum.NULL_UNITS * torch.finfo(state.A.dtype).eps)
     if state.U is not None and state.sigma is not None:
-        return state.U, state.sigma.sqrt(), torch.finfo(state.sigma.dtype).eps ** 0.5
+        return state.U, state.sigma.sqrt(), null
     r, U = spectrum.eigh(state.Z)
-    return U, r.clamp_min(0), 4 * torch.finfo(r.dtype).eps
+    return U, r.clamp_min(0), null

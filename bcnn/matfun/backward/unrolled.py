@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...linalg.scaling import SCALES, scale_gradient
+from ...linalg.scaling import scale_gradient, scale_of
 from ..contract import Algorithm, ForwardState, SpectralFunction
 
 
@@ -19,7 +19,7 @@ def unrolled(
     *,
     store: bool = True,
     algorithm: Algorithm | None = None,
-    scale: str | Tensor | None = None,
+    scaled_by: str | Tensor | None = None,
 ) -> Tensor:
     r"""dL/dA of the iteration that was run, not of the function it approximates.
 
@@ -34,7 +34,9 @@ def unrolled(
 
     Paper: Sec. 4, "computing the gradients by unrolling the iteration ... would allow the subsequent layers to adapt
     to the errors of the iterative method".
-    Valid: every iterative forward, converged or not; a mu or schedule computed from A counts as a constant.
+    Valid: every iterative forward, converged or not; a mu or schedule computed from A counts as a constant. Through the
+    scale the map is not self-adjoint, so forward-mode derivatives need ``store=True``. There autograd replays products:
+    call ``backward()`` outside autocast, as PyTorch advises anyway; ``store=False`` is safe inside as well.
     Cost: three products for each one of the forward; memory independent of the number of steps.
 
     Args:
@@ -43,22 +45,22 @@ def unrolled(
         f: the function.
         store: whether to keep the iterates (handled where the forward is run).
         algorithm: the forward with its options bound.
-        scale: the scale it used, or None for an iteration that uses none.
+        scaled_by: the scale it used, or None for an iteration that uses none.
     """
     assert algorithm is not None, "unrolled: the composition binds the algorithm"
     A = state.A
-    if scale is None:
+    if scaled_by is None:
         return _along(algorithm, f, A, grad_Z)
-    s = SCALES[scale](A) if isinstance(scale, str) else scale
+    s = scale_of(A, scaled_by)
 
     def fixed(A: Tensor, f: SpectralFunction) -> ForwardState:
         return algorithm(A, f, scale=s)  # type: ignore[call-arg]
 
     W = _along(fixed, f, A, grad_Z)
-    if not isinstance(scale, str):
+    if isinstance(scaled_by, Tensor):
         return W  # a scale that the caller gave is a constant
     share = ((grad_Z * f.euler(state.Z, f.p)).sum((-2, -1)) - (W * A).sum((-2, -1)))[..., None, None] / s
-    return W + share * scale_gradient(A, scale)
+    return W + share * scale_gradient(A, scaled_by)
 
 
 def _along(algorithm: Algorithm, f: SpectralFunction, A: Tensor, direction: Tensor) -> Tensor:

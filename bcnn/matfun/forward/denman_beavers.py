@@ -38,7 +38,7 @@ def denman_beavers(
     default = DEFAULT_ITERS if scaled else DEFAULT_ITERS_UNSCALED
     num_iters, stopping = resolve_steps("denman_beavers", num_iters, tol, default=default, maximum=MAX_ITERS)
     d = A.shape[-1]
-    Y = A
+    Y = A.clone()
     Z = torch.eye(d, dtype=A.dtype, device=A.device).expand_as(A)
     steps = 0
     for steps in range(1, num_iters + 1):  # noqa: B007

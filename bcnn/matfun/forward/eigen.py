@@ -15,10 +15,8 @@ from ...errors import ClampedSpectrumWarning
 from ...linalg import checks, spectrum
 from ..contract import ForwardState, SpectralFunction
 
-PRECISIONS = ("auto", "standard", "high")
 
-
-def eigen(A: Tensor, f: SpectralFunction, *, precision: str = "auto", check: bool = True) -> ForwardState:
+def eigen(A: Tensor, f: SpectralFunction, *, precision: str = "auto", tolerance: float | None = None) -> ForwardState:
     r"""``f(A) = U g(Sigma) U^T`` by eigh.
 
     Paper: Sec. 2.2, with eigh for the SVD, which for symmetric A is the same in exact arithmetic.
@@ -31,20 +29,25 @@ def eigen(A: Tensor, f: SpectralFunction, *, precision: str = "auto", check: boo
         A: symmetric matrices, shape (..., d, d).
         f: the function of the eigenvalues.
         precision: "standard" decomposes in the precision of A, "high" in float64; "auto" takes what `f` needs.
-        check: whether to look at the spectrum for negative eigenvalues, which makes a GPU wait.
+        tolerance: raise if an eigenvalue is below minus this times the largest; None does not look (a GPU would wait).
     """
-    return spectral(A, f, spectrum.eigh, precision=precision, check=check)
+    return spectral(A, f, spectrum.eigh, precision=precision, tolerance=tolerance)
 
 
 def spectral(
-    A: Tensor, f: SpectralFunction, decompose: Callable[[Tensor], tuple[Tensor, Tensor]], *, precision: str, check: bool
+    A: Tensor,
+    f: SpectralFunction,
+    decompose: Callable[[Tensor], tuple[Tensor, Tensor]],
+    *,
+    precision: str,
+    tolerance: float | None,
 ) -> ForwardState:
     """The part that `eigen` and `svd` share: precision, domain, and composition."""
     high = (f.precision if precision == "auto" else precision) == "high"
     sigma, U = decompose(A.double() if high else A)
     floor = f.floor(sigma, f.p, torch.finfo(A.dtype).eps)  # (..., 1)
-    if check and A.numel():
-        _check_domain(f, sigma, floor, tolerance=checks.spectrum_tolerance(A))
+    if tolerance is not None and A.numel():
+        _check_domain(f, sigma, floor, tolerance=tolerance)
     sigma = torch.maximum(sigma, floor)
     U = U.to(A.dtype)
     return ForwardState(A, spectrum.compose(U, f.g(sigma, f.p)), U, sigma)
@@ -52,10 +55,9 @@ def spectral(
 
 def _check_domain(f: SpectralFunction, sigma: Tensor, floor: Tensor, *, tolerance: float) -> None:
     checks.check_spectrum(f.wrapper, sigma, tolerance=tolerance)
-    if not (floor > 0).any():
-        return
-    checks.check_nonzero(f.wrapper, sigma)
-    clamped = int((sigma < floor).sum())
+    floor = floor.expand_as(sigma[..., :1])
+    checks.check_nonzero(f.wrapper, sigma, where=floor[..., 0] > 0)
+    clamped = int(((sigma < floor) & (floor > 0)).sum())
     if clamped:
         warnings.warn(
             f"{f.wrapper}: {clamped} of {sigma.numel()} eigenvalues lie below the rounding of A and were raised to it; "

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from ...linalg.products import add_to_diagonal, polynomial
-from ...linalg.scaling import scale_of
+from ...linalg.scaling import DEFAULT_SCALE, scale_of
 from ..contract import ForwardState, SpectralFunction
 from .minimax import polynomials_for
 from .newton_schulz import coupled_iteration
 
 # The series is used for ||I - A^{1/2^k}|| below this: fewer roots lose fewer digits, more roots need fewer terms.
 SERIES_RADIUS = 0.25
+MAX_RADIUS = 0.9  # and given fewer roots than that, it is never used beyond this
 
 
 def inverse_scaling_squaring(
@@ -26,7 +27,7 @@ def inverse_scaling_squaring(
     *,
     num_roots: int | None = None,
     lower: float | None = None,
-    scale: str | Tensor = "frobenius",
+    scale: str | Tensor = DEFAULT_SCALE,
 ) -> ForwardState:
     r"""Logarithm of SPD matrices by inverse scaling and squaring.
 
@@ -57,6 +58,9 @@ def inverse_scaling_squaring(
         B, _ = coupled_iteration(B, steps_i)
         steps += len(steps_i)
     radius = 1 - lower ** (0.5**k)
+    if radius > MAX_RADIUS:
+        enough = math.ceil(math.log2(math.log(lower) / math.log1p(-MAX_RADIUS)))
+        raise ValueError(f"{who}: expected `num_roots` >= {enough} for lower={lower:.1e}, got {k}.")
     num_terms = max(1, math.ceil(math.log(eps) / math.log(radius))) if radius > 0 else 1
     series = [0.0] + [-1 / j for j in range(1, num_terms + 1)]
     Z = polynomial(series, add_to_diagonal(-B, 1.0)) * 2.0**k

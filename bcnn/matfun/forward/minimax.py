@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.minimax import Polynomial, schedule
-from ...linalg.scaling import scale_of
+from ...linalg.scaling import DEFAULT_SCALE, scale_of
 from ..contract import ForwardState, SpectralFunction
 from .newton_schulz import coupled_iteration
 from .stopping import check_steps
@@ -22,7 +22,7 @@ def minimax(
     num_iters: int | None = None,
     tol: float | None = None,
     lower: float | None = None,
-    scale: str | Tensor = "frobenius",
+    scale: str | Tensor = DEFAULT_SCALE,
 ) -> ForwardState:
     r"""Square root of SPD matrices by the coupled iteration with minimax polynomials.
 
@@ -53,7 +53,5 @@ def polynomials_for(
 ) -> tuple[Polynomial, ...]:
     """The schedule for the options as given, with the defaults of the precision."""
     check_steps(who, num_iters, tol)
-    if lower is not None and not 0 < lower <= 1:
-        raise ValueError(f"{who}: expected `lower` in (0, 1], the least eigenvalue over the scale, got {lower!r}.")
     eps = torch.finfo(dtype).eps
     return tuple(schedule(lower or eps, num_iters, tol or 4 * eps))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...linalg.minimax import NEWTON_SCHULZ, Polynomial
 from ...linalg.products import polynomial
-from ...linalg.scaling import scale_of
+from ...linalg.scaling import DEFAULT_SCALE, scale_of
 from ..contract import ForwardState, SpectralFunction
 from .stopping import Stopping, resolve_steps
 
@@ -27,16 +27,17 @@ def newton_schulz(
     *,
     num_iters: int | None = None,
     tol: float | None = None,
-    scale: str | Tensor = "frobenius",
+    scale: str | Tensor = DEFAULT_SCALE,
 ) -> ForwardState:
     r"""Square root of SPD matrices by the inverse-free Newton iteration.
 
     .. math:: Y_{k+1} = \tfrac12 Y_k (3I - Z_k Y_k), \qquad Z_{k+1} = \tfrac12 (3I - Z_k Y_k) Z_k
 
     Paper: Eq. (9), Sec. 2.2; accuracy and time in Table 3 (left).
-    Valid: converges when ||A - I||_2 < 1, so A is first divided by `scale`; zero eigenvalues stay zero. An eigenvalue
-    smaller than the scale by a factor c takes about log(c) / log(2.25) steps: 5 steps are an approximation that
-    classifies as well (Table 3), not a square root.
+    Valid: converges when ||A - I||_2 < 1, so A is first divided by `scale`; zero eigenvalues stay zero (those that
+    rounding has made negative grow, and are noticed, after some 25 steps in float32). An eigenvalue smaller than the
+    scale by a factor c takes about log(c) / log(2.25) steps: 5 steps are an approximation that classifies as well
+    (Table 3), not a square root.
     Cost: three products a step, less two in the first step and one in the last.
 
     Args:

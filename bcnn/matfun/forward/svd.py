@@ -12,7 +12,7 @@ from ..contract import ForwardState, SpectralFunction
 from .eigen import spectral
 
 
-def svd(A: Tensor, f: SpectralFunction, *, precision: str = "auto", check: bool = True) -> ForwardState:
+def svd(A: Tensor, f: SpectralFunction, *, precision: str = "auto", tolerance: float | None = None) -> ForwardState:
     r"""``f(A) = U g(Sigma) U^T`` by the SVD ``A = U Sigma U^T``.
 
     Paper: Sec. 2.2; the column "SVD" of Table 3.
@@ -23,6 +23,6 @@ def svd(A: Tensor, f: SpectralFunction, *, precision: str = "auto", check: bool 
         A: symmetric matrices, shape (..., d, d).
         f: the function of the eigenvalues.
         precision: as in `eigen`.
-        check: as in `eigen`.
+        tolerance: as in `eigen`.
     """
-    return spectral(A, f, spectrum.svd, precision=precision, check=check)
+    return spectral(A, f, spectrum.svd, precision=precision, tolerance=tolerance)

@@ -17,7 +17,7 @@ from ..compose import MatrixFunctionInfo, matrix_function
 from ..contract import SpectralFunction
 
 
-def _divided_difference(sigma: Tensor, p: Tensor | None) -> Tensor:
+def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
     # With t = log a - log b: a - b = 2 sqrt(ab) sinh(t/2), so (log a - log b) / (a - b) = (t/2) / sinh(t/2) / sqrt(ab).
     # Rounding in t costs only as much as itself: the function is smooth and flat at t = 0, where it is 1.
     root, log = sigma.sqrt(), sigma.log()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...linalg import spectrum
+from ...linalg.spectrum import NULL_UNITS
 from ..compose import MatrixFunctionInfo, matrix_function
 from ..contract import SpectralFunction
 from .logm import positive_floor
@@ -35,7 +36,7 @@ def _dg_dp(sigma: Tensor, p: Tensor) -> Tensor:
     return torch.where(sigma > 0, _g(sigma, p) * sigma.log(), torch.zeros_like(sigma))
 
 
-def _divided_difference(sigma: Tensor, p: Tensor | None) -> Tensor:
+def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
     # With t = |log a - log b|: (a^p - b^p) / (a - b) = (ab)^((p-1)/2) sinh(pt/2) / sinh(t/2), and p where t = 0. The
     # hyperbolic sines are written with one exponential for all that may overflow.
     q = _column(p)[..., None]
@@ -48,7 +49,8 @@ def _divided_difference(sigma: Tensor, p: Tensor | None) -> Tensor:
     high = torch.maximum(sigma[..., :, None], sigma[..., None, :])
     low = torch.minimum(sigma[..., :, None], sigma[..., None, :])
     K = torch.where((low == 0) & (high > 0), (high**q - low**q) / high, K)
-    null = high <= torch.finfo(sigma.dtype).eps * sigma.amax(-1)[..., None, None]
+    K = torch.where(high == 0, (q == 1).to(K), K)
+    null = high <= NULL_UNITS * eps * sigma.amax(-1)[..., None, None]
     return torch.where(null & (q < 1), torch.zeros_like(K), K)
 
 
@@ -57,6 +59,7 @@ def _floor(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
 
 
 def _inverse(Z: Tensor, p: Tensor | None) -> Tensor:
+    # A^0 = I has no inverse: 1/p is infinite there, and the residual says so.
     sigma, U = spectrum.eigh(Z)
     return spectrum.compose(U, sigma.clamp_min(0) ** (1 / _column(p)))
 
@@ -96,7 +99,8 @@ def powm(
 
     Paper: Sec. 2.1, Figure 2.
     Valid: semi-definite A for p >= 0, definite A for p < 0 (eigenvalues below the rounding of A are raised to it, with
-    one warning). 0^p log 0 counts as 0; between two null vectors the infinite derivative of p < 1 counts as 0.
+    one warning). 0^p log 0 counts as 0; between two null vectors (as in `sqrtm`) the infinite derivative of p < 1
+    counts as 0.
     Cost: one eigh in float64 and one product forward, four products backward, one more for the gradient of p.
 
     Args:
@@ -105,7 +109,7 @@ def powm(
         forward: "auto" (= "eigen") or "svd".
         backward: "auto" (= "loewner"), or another name of `BACKWARDS`.
         check: as in `sqrtm`.
-        return_info: return ``(Z, info)`` with the residual ||A - Z^(1/p)|| / ||A||.
+        return_info: return ``(Z, info)`` with the residual ||A - Z^(1/p)|| / ||A||, meaningless for p near 0.
         **options: those of the two methods; ``precision="standard"`` keeps float32 inside.
 
     Returns:

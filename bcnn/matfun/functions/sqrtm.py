@@ -7,19 +7,21 @@ Legend: A symmetric positive semi-definite matrices (..., d, d); Z = A^{1/2}; si
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...linalg.lyapunov import reciprocal_sums
+from ...linalg.spectrum import NULL_UNITS
 from ..compose import MatrixFunctionInfo, matrix_function
 from ..contract import SpectralFunction
 
 
-def _divided_difference(sigma: Tensor, p: Tensor | None) -> Tensor:
+def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
     # (sqrt(a) - sqrt(b)) / (a - b) = 1 / (sqrt(a) + sqrt(b)); infinite between two null vectors, where it is set to 0.
-    return reciprocal_sums(sigma.sqrt(), null=torch.finfo(sigma.dtype).eps ** 0.5)
+    return reciprocal_sums(sigma.sqrt(), null=math.sqrt(NULL_UNITS * eps))
 
 
 SQRT = SpectralFunction(
@@ -50,7 +52,9 @@ def sqrtm(
     Paper: Sec. 2.2; accuracy and time of the methods in Table 3.
     Valid: any symmetric positive semi-definite A; the symmetric part of A is what counts. Zero eigenvalues are allowed:
     the derivative, infinite between two null vectors, is taken as zero there (no feature matrix X with A = X X^T / n
-    can see that part). Right to every order with ``backward="lyapunov"``, the default, and ``"unrolled"``.
+    can see that part). Below two rounding units of A's dtype times the largest, an eigenvalue counts as zero for the
+    derivative: with condition numbers beyond 4e6 pass float64, or raise `eps`. Right to every order with
+    ``backward="lyapunov"``, the default, and ``"unrolled"``.
     Cost: one eigh and one product forward, four products backward, by default on a CPU; products alone on a GPU.
 
     Args:
@@ -58,7 +62,7 @@ def sqrtm(
         forward: a name of `FORWARDS` (``bcnn methods`` lists them); "auto" is "eigen" on a CPU, "minimax" elsewhere.
         backward: a name of `BACKWARDS`; "auto" is "lyapunov".
         check: whether to look for non-finite, asymmetric and indefinite input; None does so on a CPU, where it is
-            nearly free, and not where it would make a GPU wait.
+            nearly free, and not where it would make a GPU wait. Never under `torch.compile`.
         return_info: return ``(Z, info)`` with the residual ||A - Z Z|| / ||A|| and the number of steps.
         **options: those of the two methods, for example ``precision="high"`` for "eigen" (float64 inside),
             ``num_iters=5`` or ``tol=1e-5`` for the iterations, ``solver="iterative"`` for "lyapunov".

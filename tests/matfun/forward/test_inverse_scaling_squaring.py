@@ -33,3 +33,10 @@ def test_identity_and_singular():
     assert bcnn.logm(torch.eye(3), forward="inverse_scaling_squaring").abs().max() < 1e-5
     with pytest.raises(bcnn.NotPositiveDefiniteError, match="full rank"):
         bcnn.logm(torch.diag(torch.tensor([1.0, 0.0])), forward="inverse_scaling_squaring")
+
+
+def test_too_few_roots_are_refused():
+    with pytest.raises(ValueError, match=r"expected `num_roots` >= 3 for lower=1.0e-06, got 0"):
+        bcnn.logm(spd(), forward="inverse_scaling_squaring", num_roots=0, lower=1e-6)
+    with pytest.raises(ValueError, match="`num_roots` to be a whole number"):
+        bcnn.logm(spd(), forward="inverse_scaling_squaring", num_roots=-1)
