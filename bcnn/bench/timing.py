@@ -36,17 +36,17 @@ def time_rounds(
     *,
     rounds: int,
     device: str = "cpu",
-    slow_ms: float = 4000.0,
+    slow_ms: float = 1500.0,
     tick: Callable[[], None] = lambda: None,
 ) -> list[Clock]:
-    """Time each of `runs` once a round after one warm-up; one slower than `slow_ms` in the first round only."""
+    """Time each of `runs` once a round after one warm-up; one slower than `slow_ms` in two rounds only."""
     clocks = [Clock() for _ in runs]
     for run in runs:
         run()
         tick()
     for i in range(rounds):
         for run, clock in zip(runs, clocks, strict=True):
-            if not i or clock.times_ms[0] < slow_ms:
+            if i < 2 or clock.times_ms[0] < slow_ms:
                 clock.times_ms.append(_timed(run, device))
             tick()
     return clocks

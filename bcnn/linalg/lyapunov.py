@@ -76,7 +76,7 @@ def _singular(solver: str) -> NotPositiveDefiniteError:
 def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_lower: float | None = None) -> Tensor:
     r"""By products alone: the sign iteration of the block matrix N = [[Z, Q], [0, -Z]], sign(N) = [[I, 2X], [0, -I]].
 
-    With a = Z and q = Q, both divided by ||Z||_F, a step with the odd polynomial p(N) = N P(N^2) reads
+    With a = Z and q = Q, both divided by s = ||Z Z||_F^{1/2}, a step with the odd polynomial p(N) = N P(N^2) reads
 
     .. math:: q \leftarrow q\,P(a^2) + a\,(c_1 C + c_2 (a^2 C + C a^2)), \quad a \leftarrow a\,P(a^2), \quad C = aq - qa
 
@@ -86,17 +86,19 @@ def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_l
         solver_iters: this many steps of the paper's polynomial (3x - x^3) / 2, as the authors' code does; None takes
             the minimax polynomials of `linalg.minimax`, as many as the range needs, and then mends what a null
             space spoils (two more products).
-        solver_lower: least over largest eigenvalue of Z; None means sqrt(eps) of the precision.
+        solver_lower: least eigenvalue of Z over s, the square root of `lower` in `minimax`; default sqrt(eps).
     """
-    s = frobenius(Z)
-    a, q = Z / s, Q / s
+    a2 = Z @ Z
+    s = frobenius(a2).sqrt()
+    a, q, a2 = Z / s, Q / s, a2 / s**2
     eps = torch.finfo(Z.dtype).eps
     if solver_iters is None:
         steps = schedule((solver_lower or eps**0.5) ** 2, None, 4 * eps)
     else:
         steps = (NEWTON_SCHULZ,) * solver_iters
-    for c in steps:
-        a2 = a @ a
+    for i, c in enumerate(steps):
+        if i:
+            a2 = a @ a
         aq = a @ q
         C = aq - aq.mT  # antisymmetric
         off = c[1] * C

@@ -18,7 +18,7 @@ MIN_DIM_BLOCKED = 256
 def symmetric_product(X: Tensor, Y: Tensor) -> Tensor:
     """``X @ Y`` where the result is known to be symmetric.
 
-    For a single product such as U K U^T; not inside a coupled iteration, which it makes unstable (`newton_schulz`).
+    For products such as U K U^T and polynomials of one matrix; not where two iterates meet (`newton_schulz`).
 
     Cost: of 4 x 4 blocks the 10 on and above the diagonal are computed, the others mirrored: 5/8 of a product's
     operations. A small matrix, a graph that autograd or the compiler records, and a single matrix (measured: no
@@ -40,12 +40,13 @@ def symmetric_product(X: Tensor, Y: Tensor) -> Tensor:
     return product
 
 
-def polynomial(coefficients: Sequence[float], M: Tensor) -> Tensor:
-    """``c_0 I + c_1 M + c_2 M^2 + ...`` by Horner's rule; len(coefficients) - 2 products."""
+def polynomial(coefficients: Sequence[float], M: Tensor, *, symmetric: bool = False) -> Tensor:
+    """``c_0 I + c_1 M + c_2 M^2 + ...`` by Horner's rule; len(coefficients) - 2 products, `symmetric` if M is."""
+    product = symmetric_product if symmetric else torch.matmul
     *rest, last = coefficients
     total = add_to_diagonal(last * M, rest[-1])
     for c in reversed(rest[:-1]):
-        total = add_to_diagonal(total @ M, c)
+        total = add_to_diagonal(product(total, M), c)
     return total
 
 

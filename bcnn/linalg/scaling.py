@@ -14,6 +14,8 @@ from torch import Tensor
 
 def norm(A: Tensor) -> Tensor:
     """``||A||_F``, shape (..., 1, 1), without squaring entries that would overflow or underflow."""
+    if A.dtype == torch.float32:  # its squares and their sum fit into float64
+        return torch.linalg.vector_norm(A, dim=(-2, -1), keepdim=True, dtype=torch.float64).to(A.dtype)
     size = _nonzero(A.detach().abs().amax((-2, -1), keepdim=True))
     return torch.linalg.matrix_norm(A / size, keepdim=True) * size
 

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 
+TERMINAL_HEADER = ("method", "ms", "x eigh", "fwd ms", "x eigh", "root", "gradient", "NaN", "prod.")
+
 HEADER = ("method", "ms", "x eigh", "forward ms", "x eigh", "root error", "gradient error", "not finite", "products")
 
 
 def title(record: Record) -> str:
     """What the records of one table share."""
-    return f"{record['function']}, regime {record['regime']}, d={record['dim']}, batch {record['batch']}"
+    return f"{record['function']}, {record['regime']}, d={record['dim']}, batch {record['batch']}"
 
 
 def cells(record: Record) -> list[str]:
@@ -47,9 +49,13 @@ def terminal_table(records: Sequence[Record]) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for i, name in enumerate(HEADER):
-        table.add_column(name, justify="right" if i else "left", no_wrap=bool(i) and " " not in name, overflow="fold")
+    caption = (
+        "ms a matrix, forward + backward; x eigh: over eigh + autograd; fwd: forward alone; relative errors of root "
+        "and gradient; matrices not finite; d x d products"
+    )
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
+    for i, name in enumerate(TERMINAL_HEADER):
+        table.add_column(name, justify="right" if i else "left", no_wrap=bool(i), overflow="fold")
     for group in groups(records):
         table.add_section()
         table.add_row(f"[bold]{title(group[0])}[/bold]")
@@ -80,11 +86,12 @@ def plot(records: Sequence[Record], path: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     tables = groups(records)
-    columns = min(3, len(tables))
+    columns = min(2, len(tables))
     rows = -(-len(tables) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(6 * columns, 5 * rows), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(rows, columns, figsize=(8.5 * columns, 4.2 * rows), squeeze=False, layout="constrained")
     for panel in axes.flat[len(tables) :]:
         panel.axis("off")
     for panel, group in zip(axes.flat, tables, strict=False):
@@ -97,10 +104,13 @@ def plot(records: Sequence[Record], path: Path) -> None:
             panel.annotate(str(i + 1), (float(record["time_ms"]), error), textcoords="offset points", xytext=(5, 4))
         panel.set(xscale="log", yscale="log", title=title(group[0]), ylabel="relative error of the gradient")
         panel.set_xlabel("forward + backward, ms a matrix")
-        panel.grid(True, which="both", alpha=0.2)
-        panel.legend(fontsize=6, loc="best")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        panel.xaxis.set_major_formatter(ScalarFormatter())
+        panel.xaxis.set_minor_formatter(NullFormatter())
+        panel.grid(True, alpha=0.2)
+        panel.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     with written_whole(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+        figure.savefig(temporary, dpi=80)
     plt.close(figure)
 
 

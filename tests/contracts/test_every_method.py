@@ -218,7 +218,7 @@ def test_features_see_the_true_gradient_at_a_singular_matrix(function, forward, 
     f = call(function, forward, backward, **{**options, **({"num_iters": 18} if forward == "newton_schulz" else {})})
     Z = f(leaf @ leaf.mT / 9) if "lower" not in FORWARDS[forward].options else f(leaf @ leaf.mT / 9, lower=1e-5)
     (gradient_X,) = torch.autograd.grad((Z * G.to(dtype)).sum(), leaf)
-    # Of the null space only its rounding noise is known, a tenth of a unit, and g of that is how well g(0) can be known.
+    # Of the null space only rounding noise is known, a tenth of a unit, and g of that is how well g(0) can be known.
     noise = (0.1 * torch.finfo(dtype).eps) ** (0.5 if function == "sqrt" else EXPONENT)
     assert relative_error(Z, Z_exact) < 10 * noise
     assert relative_error(gradient_X, exact) < (0.1 if "solver" in options else 10 * noise)

@@ -38,7 +38,7 @@ def lyapunov(
         solver: "eigen", "bartels_stewart" (SciPy, the paper's reference), "kronecker" (Eq. (7), small d), "iterative"
             (products only); "auto" is "eigen", or "iterative" where that would need an eigh and the device is no CPU.
         solver_iters: Newton-Schulz steps of "iterative"; None takes the minimax polynomials.
-        solver_lower: least over largest eigenvalue of Z, for "iterative".
+        solver_lower: for "iterative", the square root of the `lower` of `minimax`.
     """
     if solver == "auto":
         solver = "eigen" if state.U is not None or grad_Z.device.type == "cpu" else "iterative"
