@@ -121,3 +121,13 @@ def test_polynomial():
     expected = 2 * torch.eye(6, dtype=M.dtype) - M + 0.5 * M @ M + 3 * M @ M @ M
     assert torch.allclose(polynomial([2.0, -1.0, 0.5, 3.0], M), expected)
     assert torch.allclose(polynomial([2.0, -1.0], M), 2 * torch.eye(6, dtype=M.dtype) - M)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_null_eigenvalues_stay_below_what_counts_as_zero(dtype):
+    from bcnn.bench.regimes import relu_like_features
+
+    X = relu_like_features(2, 256, 40, torch.Generator().manual_seed(0)).to(dtype)
+    sigma, _ = spectrum.eigh(X @ X.mT / 40)
+    noise = sigma[:, : 256 - 40].abs().amax(-1) / sigma[:, -1] / torch.finfo(dtype).eps
+    assert 0 < noise.max() < spectrum.NULL_UNITS

@@ -35,7 +35,7 @@ def inverse_scaling_squaring(
 
     Paper: the identity and the Taylor series at the end of Sec. 2.2; the roots are those of `minimax`.
     Valid: eigenvalues in [lower, 1] times the scale. The k roots cost k bits, and small eigenvalues lose more in the
-    first root: in float32 expect 1e-4 at condition number 10^6, where "eigen" gives 1e-7.
+    first root: in float32 expect 1e-5 to 1e-4 at condition number 10^6, "eigen" gives 1e-7.
     Cost: k square roots of falling price and one product a term of the series.
 
     Args:

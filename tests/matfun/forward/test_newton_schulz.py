@@ -97,3 +97,27 @@ def test_the_plain_products_are_stable_at_the_papers_condition_number():
     assert relative_error(bcnn.sqrtm(A, forward="newton_schulz", num_iters=25), exact) < 1e-5
     lower = 1 / torch.linalg.matrix_norm(A).max().item()
     assert relative_error(bcnn.sqrtm(A, forward="minimax", tol=1e-5, lower=lower), exact) < 1e-5
+
+
+def test_mirrored_products_are_unstable():
+    """Why the iterations do not compute half of each product, although every exact iterate is symmetric."""
+    from bcnn.bench.regimes import paper
+
+    def mirrored(X, Y):
+        upper = (X @ Y).triu()
+        return upper + upper.triu(1).mT
+
+    def root(A, product):
+        scale = torch.linalg.matrix_norm(A, keepdim=True)
+        eye = torch.eye(A.shape[-1])
+        Y, Z = A / scale, eye
+        for _ in range(20):
+            T = 1.5 * eye - 0.5 * product(Z, Y)
+            Y, Z = product(Y, T), product(T, Z)
+        return Y * scale.sqrt()
+
+    A = paper(1, 256, torch.Generator().manual_seed(0)).float()
+    exact = bcnn.sqrtm(A.double())
+    plain = relative_error(root(A, torch.matmul), exact)
+    assert plain < 1e-5
+    assert not relative_error(root(A, mirrored), exact) < 100 * plain  # or NaN
