@@ -42,7 +42,7 @@ class MatrixSqrt(_MatrixFunction):
 
     def forward(self, A: Tensor) -> Tensor:
         """Z = A^{1/2}, shape (..., d, d)."""
-        return sqrtm(A, **self.options)  # type: ignore[return-value]
+        return sqrtm(A, **self.options)
 
 
 class MatrixLog(_MatrixFunction):
@@ -52,7 +52,7 @@ class MatrixLog(_MatrixFunction):
 
     def forward(self, A: Tensor) -> Tensor:
         """Z = log(A), shape (..., d, d)."""
-        return logm(A, **self.options)  # type: ignore[return-value]
+        return logm(A, **self.options)
 
 
 class MatrixPower(_MatrixFunction):
@@ -76,7 +76,7 @@ class MatrixPower(_MatrixFunction):
 
     def forward(self, A: Tensor) -> Tensor:
         """Z = A^p, shape (..., d, d)."""
-        return powm(A, self.p, **self.options)  # type: ignore[return-value]
+        return powm(A, self.p, **self.options)
 
     def extra_repr(self) -> str:
         """The exponent, then every option."""

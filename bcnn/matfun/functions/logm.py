@@ -8,7 +8,7 @@ Legend: A symmetric positive definite matrices (..., d, d); Z = log(A); sigma ei
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -44,6 +44,10 @@ LOG = SpectralFunction(
 )
 
 
+@overload
+def logm(A: Tensor, *, return_info: Literal[True], **options: Any) -> tuple[Tensor, MatrixFunctionInfo]: ...
+@overload
+def logm(A: Tensor, *, return_info: Literal[False] = ..., **options: Any) -> Tensor: ...
 def logm(
     A: Tensor,
     *,

@@ -7,7 +7,7 @@ Legend: A symmetric positive semi-definite matrices (..., d, d); Z = A^p; sigma 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -82,6 +82,12 @@ POWER = SpectralFunction(
 )
 
 
+@overload
+def powm(
+    A: Tensor, p: float | Tensor, *, return_info: Literal[True], **options: Any
+) -> tuple[Tensor, MatrixFunctionInfo]: ...
+@overload
+def powm(A: Tensor, p: float | Tensor, *, return_info: Literal[False] = ..., **options: Any) -> Tensor: ...
 def powm(
     A: Tensor,
     p: float | Tensor,

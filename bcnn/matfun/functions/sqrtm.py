@@ -8,7 +8,7 @@ Legend: A symmetric positive semi-definite matrices (..., d, d); Z = A^{1/2}; si
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -36,6 +36,10 @@ SQRT = SpectralFunction(
 )
 
 
+@overload
+def sqrtm(A: Tensor, *, return_info: Literal[True], **options: Any) -> tuple[Tensor, MatrixFunctionInfo]: ...
+@overload
+def sqrtm(A: Tensor, *, return_info: Literal[False] = ..., **options: Any) -> Tensor: ...
 def sqrtm(
     A: Tensor,
     *,
