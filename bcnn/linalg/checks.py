@@ -116,7 +116,7 @@ def not_positive_definite(who: str, bad: Tensor, low: float, hint: str = "") -> 
 def _largest(A: Tensor) -> Tensor:
     if A.numel() == 0:
         return A.new_zeros(A.shape[:-2])
-    flat = A.flatten(-2)  # two reductions without a temporary; measured six times faster than the infinity norm
+    flat = A.flatten(-2)  # two reductions without a temporary: faster than the infinity norm
     return torch.maximum(flat.amax(-1), -flat.amin(-1))
 
 

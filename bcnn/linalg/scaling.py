@@ -8,6 +8,9 @@ Legend: A positive semi-definite matrices (..., d, d); s their bound (..., 1, 1)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -30,21 +33,29 @@ def trace(A: Tensor) -> Tensor:
     return _nonzero(A.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None])
 
 
-SCALES = {"frobenius": frobenius, "trace": trace}
+class Scale(NamedTuple):
+    """A bound and its derivative."""
+
+    value: Callable[[Tensor], Tensor]  # s(A), (..., 1, 1)
+    gradient: Callable[[Tensor], Tensor]  # ds/dA, (..., d, d) or broadcasting to it
+
+
+SCALES = {
+    "frobenius": Scale(frobenius, lambda A: A / frobenius(A)),
+    "trace": Scale(trace, lambda A: torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)),
+}
 DEFAULT_SCALE = "frobenius"
 
 
 def scale_of(A: Tensor, scale: str | Tensor) -> Tensor:
     """The bound by name, or the one given as a tensor of shape (..., 1, 1), which is a constant to the gradient."""
-    return scale.detach() if isinstance(scale, Tensor) else SCALES[scale](A)
+    return scale.detach() if isinstance(scale, Tensor) else SCALES[scale].value(A)
 
 
 def scale_gradient(A: Tensor, scale: str) -> Tensor:
-    """ds/dA, shape (..., d, d): A / ||A||_F, or I; zero for a zero matrix."""
+    """ds/dA, shape (..., d, d); zero for a zero matrix."""
     alive = (A != 0).any(-1).any(-1)[..., None, None]
-    if scale == "trace":
-        return alive * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    return alive * (A / frobenius(A))
+    return alive * SCALES[scale].gradient(A)
 
 
 def _nonzero(s: Tensor) -> Tensor:

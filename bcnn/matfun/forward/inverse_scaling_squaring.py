@@ -45,24 +45,28 @@ def inverse_scaling_squaring(
         lower: least eigenvalue over the scale; default one unit of rounding of the precision.
         scale: as in `newton_schulz`.
     """
-    who, eps = "inverse_scaling_squaring", torch.finfo(A.dtype).eps
-    first = polynomials_for(who, A.dtype, None, None, lower)
+    eps = torch.finfo(A.dtype).eps
     lower = lower or eps
-    k = max(0, math.ceil(math.log2(math.log(lower) / math.log1p(-SERIES_RADIUS)))) if lower < 1 else 0
-    k = k if num_roots is None else num_roots
+    k = _roots_for(lower, SERIES_RADIUS) if num_roots is None else num_roots
+    radius = 1 - lower ** (0.5**k)
+    if radius > MAX_RADIUS:
+        raise ValueError(
+            f"inverse_scaling_squaring: expected `num_roots` >= {_roots_for(lower, MAX_RADIUS)} for lower={lower:.1e}, "
+            f"got {k}."
+        )
     s = scale_of(A, scale)
     B, steps = A / s, 0
     for i in range(k):
-        lower_i = lower ** (0.5**i)
-        steps_i = first if i == 0 else polynomials_for(who, A.dtype, None, None, lower_i)
-        B, _ = coupled_iteration(B, steps_i)
-        steps += len(steps_i)
-    radius = 1 - lower ** (0.5**k)
-    if radius > MAX_RADIUS:
-        enough = math.ceil(math.log2(math.log(lower) / math.log1p(-MAX_RADIUS)))
-        raise ValueError(f"{who}: expected `num_roots` >= {enough} for lower={lower:.1e}, got {k}.")
+        polynomials = polynomials_for("inverse_scaling_squaring", A.dtype, None, None, lower ** (0.5**i))
+        B, _ = coupled_iteration(B, polynomials)
+        steps += len(polynomials)
     num_terms = max(1, math.ceil(math.log(eps) / math.log(radius))) if radius > 0 else 1
     series = [0.0] + [-1 / j for j in range(1, num_terms + 1)]
     Z = polynomial(series, add_to_diagonal(-B, 1.0)) * 2.0**k
     eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     return ForwardState(A, Z + s.log() * eye, steps=torch.tensor(steps))
+
+
+def _roots_for(lower: float, radius: float) -> int:
+    """How many square roots bring [lower, 1] within `radius` of 1."""
+    return max(0, math.ceil(math.log2(math.log(lower) / math.log1p(-radius)))) if lower < 1 else 0
