@@ -93,9 +93,9 @@ def bench_matfun(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from . import files
     from .bench import machine
     from .bench import matfun as measure
-    from .report import files
     from .report import matfun as report
 
     out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work

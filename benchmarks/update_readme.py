@@ -6,8 +6,8 @@ Run: python benchmarks/update_readme.py        (after: bcnn bench matfun --out b
 import re
 from pathlib import Path
 
+from bcnn.files import read_csv, written_whole
 from bcnn.report import matfun
-from bcnn.report.files import read_csv, written_whole
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bcnn.report.files import read_csv
+from bcnn.files import read_csv
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

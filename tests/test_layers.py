@@ -10,7 +10,7 @@ import pytest
 import bcnn
 
 ROOT = Path(bcnn.__file__).parent
-LEVEL = {"errors": 0, "linalg": 1, "data": 1, "matfun": 2, "pooling": 3, "models": 4, "features": 5,
+LEVEL = {"errors": 0, "files": 0, "linalg": 1, "data": 1, "matfun": 2, "pooling": 3, "models": 4, "features": 5,
          "classify": 5, "train": 6, "report": 6, "bench": 7, "experiments": 7, "cli": 8}  # fmt: skip
 
 

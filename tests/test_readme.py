@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bcnn.files import read_csv
 from bcnn.report import matfun
-from bcnn.report.files import read_csv
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

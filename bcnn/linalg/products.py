@@ -1,6 +1,6 @@
 """Products of symmetric matrices whose result is symmetric, and polynomials of a matrix.
 
-Legend: X, Y matrices (..., d, d) with X Y symmetric; M any matrix.
+Legend: X (..., d, n) and Y (..., n, d) with X Y symmetric; M any square matrix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def symmetric_product(X: Tensor, Y: Tensor) -> Tensor:
     operations. A small matrix, a graph that autograd or the compiler records, and a single matrix (measured: no
     gain) take the plain product.
     """
-    d = X.shape[-1]
+    d = X.shape[-2]
     recorded = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
     if d < MIN_DIM_BLOCKED or recorded or torch.compiler.is_compiling():
         return X @ Y

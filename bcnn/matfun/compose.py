@@ -12,8 +12,6 @@ Legend: A symmetric matrices (..., d, d); Z = f(A); grad_Z = dL/dZ; X = dL/dA; p
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,6 +22,7 @@ from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
 from ..errors import SecondDerivativeError
 from ..linalg import checks, spectrum
+from ..linalg.autodiff import check_values, full_precision, should_check, to_front
 from ..linalg.scaling import frobenius, norm
 from .backward import BACKWARDS
 from .contract import ForwardState, SpectralFunction
@@ -50,21 +49,21 @@ def matrix_function(
 ) -> Tensor | tuple[Tensor, MatrixFunctionInfo]:
     """f(A) by the named methods; see `sqrtm` for the arguments."""
     checks.check_square(function.wrapper, A)
-    check = _should_check(check, A)
+    check = should_check(check, A)
     tolerance = checks.spectrum_tolerance(A.shape[-1], A.dtype) if check else None
     plan = make_plan(function, A, forward=forward, backward=backward, tolerance=tolerance, options=options)
     dtype = torch.promote_types(A.dtype, torch.float32)  # half precision is computed in float32
-    with _full_precision(A):
+    with full_precision(A):
         S = A.to(dtype)
         S = torch.lerp(S, S.mT, 0.5)  # the symmetric part
         if tolerance is not None:
-            _check_values(partial(_check_input, plan, tolerance), A, S)
+            check_values(partial(_check_input, plan, tolerance), A, S)
         exponent = None
         if function.dg_dp is not None:
             S, exponent = _with_exponent(function.wrapper, S, p)
         Z, steps = _run(plan, S, exponent)
         if check and not plan.method.basis:
-            _check_values(partial(checks.check_converged, function.wrapper), Z)
+            check_values(partial(checks.check_converged, function.wrapper), Z)
         Z_out = Z.to(A.dtype)
         if not return_info:
             return Z_out
@@ -97,52 +96,12 @@ def _run(plan: Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None
     return Z, None if plan.method.basis else rest[0]
 
 
-# --- precision and checks ---------------------------------------------------------------------------------------------
-
-
-def _full_precision(A: Tensor) -> AbstractContextManager[Any]:
-    """An island where autocast does not turn products into bfloat16."""
-    device = A.device.type
-    if torch.is_autocast_enabled(device):
-        return torch.autocast(device, enabled=False)
-    return nullcontext()
-
-
-def _should_check(check: bool | None, A: Tensor) -> bool:
-    if torch.compiler.is_compiling():
-        return False
-    return A.device.type == "cpu" if check is None else check
-
-
 def _check_input(plan: Plan, tolerance: float, A: Tensor, S: Tensor) -> None:
     who = plan.function.wrapper
     checks.check_finite(who, A)
     checks.check_symmetric(who, A.to(S.dtype), S, eps=torch.finfo(A.dtype).eps)
     if not plan.method.basis:  # a decomposition looks at its own spectrum
         checks.check_factorable(who, S, definite=plan.method.needs_definite, tolerance=tolerance)
-
-
-def _check_values(check: Callable[..., None], *tensors: Tensor) -> None:
-    """Call a check that looks at values, under `torch.func` as well."""
-    _OnValues.apply(check, *(t.detach() for t in tensors))
-
-
-class _OnValues(torch.autograd.Function):
-    """Calls a function with plain tensors, whatever transform is at work; computes nothing."""
-
-    @staticmethod
-    def forward(check: Callable[..., None], *tensors: Tensor) -> Tensor:
-        check(*tensors)
-        return tensors[0].new_zeros(tensors[0].shape[:-2])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.mark_non_differentiable(output)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], check: Any, *tensors: Tensor) -> tuple[Tensor, int]:
-        front = (_to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims[1:], strict=True))
-        return _OnValues.apply(check, *front), 0
 
 
 # --- autograd ---------------------------------------------------------------------------------------------------------
@@ -171,7 +130,7 @@ class _Apply(torch.autograd.Function):
         if grad_Z is None:
             return None, None, None
         A, p, Z, U, sigma = ctx.saved_tensors
-        with _full_precision(grad_Z):
+        with full_precision(grad_Z):
             grad_Z = torch.lerp(grad_Z, grad_Z.mT, 0.5)
             grad_A = grad_p = None
             if ctx.needs_input_grad[0]:
@@ -189,7 +148,7 @@ class _ApplyTransformable(_Apply):
     def jvp(ctx: Any, dA: Tensor | None, dp: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
         _refuse_forward_mode(ctx.plan)
         A, p, Z, U, sigma = ctx.saved_tensors
-        with _full_precision(A):
+        with full_precision(A):
             dZ = torch.zeros_like(Z)
             if dA is not None:
                 dZ = dZ + _derivative(A, p, Z, U, sigma, (dA + dA.mT) / 2, ctx.plan)
@@ -202,7 +161,7 @@ class _ApplyTransformable(_Apply):
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], A: Tensor, p: Tensor | None, plan: Plan
     ) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
-        A, p = (_to_front(t, dim, info.batch_size) for t, dim in zip((A, p), in_dims[:2], strict=True))
+        A, p = (to_front(t, dim, info.batch_size) for t, dim in zip((A, p), in_dims[:2], strict=True))
         outputs = _ApplyTransformable.apply(A, p, plan)
         return outputs, tuple(None if name == "steps" else 0 for name in plan.method.fields)
 
@@ -237,7 +196,7 @@ class _Derivative(torch.autograd.Function):
     def backward(ctx: Any, grad_X: Tensor) -> tuple[Tensor | None, ...]:
         _refuse_second(ctx.plan)
         A, p, Z, U, sigma, X = ctx.saved_tensors
-        with _full_precision(grad_X):
+        with full_precision(grad_X):
             W = _derivative(A, p, Z, U, sigma, (grad_X + grad_X.mT) / 2, ctx.plan)
             return None, None, -(W @ X + X @ W), None, None, W, None
 
@@ -249,7 +208,7 @@ class _DerivativeTransformable(_Derivative):
     def jvp(ctx: Any, dA: Any, dp: Any, dZ: Tensor | None, dU: Any, ds: Any, dQ: Tensor | None, _: Any) -> Tensor:
         _refuse_second(ctx.plan)
         A, p, Z, U, sigma, X = ctx.saved_tensors
-        with _full_precision(X):
+        with full_precision(X):
             right = torch.zeros_like(X) if dQ is None else dQ
             if dZ is not None:
                 right = right - (dZ @ X + X @ dZ)
@@ -258,7 +217,7 @@ class _DerivativeTransformable(_Derivative):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
         *tensors, plan = arguments
-        front = [_to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims[:-1], strict=True)]
+        front = [to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims[:-1], strict=True)]
         # Q may have more leading dimensions than the state (a vmap over dL/dZ alone): line the new one up.
         ranks = (2, 0, 2, 2, 1, 2)  # of A, p, Z, U, sigma, Q without leading dimensions
         leading = max(t.ndim - rank for t, rank in zip(front, ranks, strict=True) if t is not None)
@@ -303,10 +262,3 @@ def _along_exponent(state: ForwardState, Q: Tensor, f: SpectralFunction) -> Tens
     assert state.U is not None
     assert state.sigma is not None
     return spectrum.compose(state.U, f.dg_dp(state.sigma, f.p)) * Q
-
-
-def _to_front(x: Any, dim: int | None, size: int) -> Any:
-    """`x` with the dimension that vmap runs over in front, repeated (as a view) where vmap leaves it alone."""
-    if x is None:
-        return None
-    return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)

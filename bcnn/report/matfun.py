@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import written_whole
+from ..files import written_whole
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bcnn.report.files import read_csv, write_csv, written_whole
+from bcnn.files import read_csv, write_csv, written_whole
 
 
 def test_round_trip(tmp_path):
