@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from .matfun.modules import MatrixLog as MatrixLog
     from .matfun.modules import MatrixPower as MatrixPower
     from .matfun.modules import MatrixSqrt as MatrixSqrt
+    from .pooling.asymmetric import asymmetric_pool as asymmetric_pool
+    from .pooling.average import average_pool as average_pool
+    from .pooling.bilinear import bilinear_pool as bilinear_pool
+    from .pooling.head import Head as Head
+    from .pooling.head import describe as describe
+    from .pooling.normalize import L2Normalize as L2Normalize
+    from .pooling.normalize import SignedSqrt as SignedSqrt
+    from .pooling.normalize import l2_normalize as l2_normalize
+    from .pooling.normalize import signed_sqrt as signed_sqrt
+    from .pooling.triangle import full_matrix as full_matrix
+    from .pooling.triangle import upper_triangle as upper_triangle
 
 __version__ = "0.1.0"
 
@@ -34,6 +45,12 @@ _PUBLIC = {
     "matfun.functions.powm": ("powm",),
     "matfun.functions.sqrtm": ("sqrtm",),
     "matfun.modules": ("MatrixLog", "MatrixPower", "MatrixSqrt"),
+    "pooling.asymmetric": ("asymmetric_pool",),
+    "pooling.average": ("average_pool",),
+    "pooling.bilinear": ("bilinear_pool",),
+    "pooling.head": ("Head", "describe"),
+    "pooling.normalize": ("L2Normalize", "SignedSqrt", "l2_normalize", "signed_sqrt"),
+    "pooling.triangle": ("full_matrix", "upper_triangle"),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 

@@ -14,7 +14,7 @@ from .functions.sqrtm import SQRT, sqrtm
 from .plan import make_plan
 
 
-class _MatrixFunction(nn.Module):
+class MatrixFunction(nn.Module):
     """Stores the options of a matrix function and shows them."""
 
     function: SpectralFunction
@@ -30,7 +30,7 @@ class _MatrixFunction(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
 
-class MatrixSqrt(_MatrixFunction):
+class MatrixSqrt(MatrixFunction):
     """`bcnn.sqrtm` as a module; the arguments are its options.
 
     Example:
@@ -45,7 +45,7 @@ class MatrixSqrt(_MatrixFunction):
         return sqrtm(A, **self.options)
 
 
-class MatrixLog(_MatrixFunction):
+class MatrixLog(MatrixFunction):
     """`bcnn.logm` as a module; the arguments are its options."""
 
     function = LOG
@@ -55,7 +55,7 @@ class MatrixLog(_MatrixFunction):
         return logm(A, **self.options)
 
 
-class MatrixPower(_MatrixFunction):
+class MatrixPower(MatrixFunction):
     """`bcnn.powm` as a module, with an exponent that is a parameter if `learnable`.
 
     Args:
@@ -72,6 +72,8 @@ class MatrixPower(_MatrixFunction):
 
     def __init__(self, p: float = 0.5, *, learnable: bool = False, **options: Any):
         super().__init__(**options)
+        if isinstance(p, bool) or not isinstance(p, int | float):
+            raise ValueError(f"powm: expected `p` to be a number, got {p!r}; learnable=True makes a parameter of it.")
         self.p: float | Tensor = nn.Parameter(torch.tensor(float(p))) if learnable else float(p)
 
     def forward(self, A: Tensor) -> Tensor:

@@ -1,0 +1,210 @@
+r"""From features to descriptor: pooling, then normalizations in order.
+
+Paper: Figure 1 without the network and the classifier. The presets are the rows of Table 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import unknown_name
+from ..linalg.autodiff import full_precision
+from ..matfun.modules import MatrixFunction
+from . import POOLINGS, thin
+from .bilinear import DEFAULT_EPS, pooled_matrix
+from .features import as_columns, check_eps, check_layout, ridge_of
+from .normalize import NORMALIZATIONS, make_normalization, parse
+from .triangle import entries, multiplicity
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """Everything that makes a head, as plain data."""
+
+    pooling: str = "bilinear"
+    normalize: tuple[str, ...] = ("matrix_sqrt", "signed_sqrt", "l2")
+    eps: float = DEFAULT_EPS  # of bilinear pooling
+    eps_scale: str = "trace"
+    layout: str = "maps"
+    triangle: bool = True  # keep the upper triangle of symmetric matrices
+    thin: bool | None = None  # None: where it is faster
+
+
+PRESETS: dict[str, HeadConfig] = {
+    "average": HeadConfig(pooling="average", normalize=("l2",)),  # first order, the baseline
+    "bcnn": HeadConfig(normalize=("signed_sqrt", "l2"), eps=0.0),  # Lin et al. 2015; Table 1, sgnsqrt(A)
+    "improved_bcnn": HeadConfig(normalize=("matrix_sqrt", "signed_sqrt", "l2")),  # Table 1, A^(1/2) and sgnsqrt
+    "o2p": HeadConfig(normalize=("matrix_log", "l2"), eps=1e-2),  # Carreira et al. 2012; Table 1, log(A)
+}
+
+
+class Head(nn.Module):
+    """The module from features to descriptor.
+
+    Paper: Sec. 2.1, Figure 1.
+
+    Args:
+        preset: a name of `PRESETS`; the options below change single parts of it.
+        pooling: a name of `POOLINGS`.
+        normalize: normalizations in order, as text (`bcnn.pooling.normalize`).
+        eps: the ridge of Eq. (1); 0 for none.
+        eps_scale: "trace" (relative to the mean squared length of the features) or "absolute" (the paper's).
+        layout: "maps" for (B, C, H, W) and (B, C, L), "tokens" for (B, N, C).
+        triangle: keep the upper triangle of a symmetric matrix, scaled so that inner products stay: half the memory.
+        thin: whether to go through the n x n Gram matrix where a matrix function follows bilinear pooling; None does so
+            where it is faster and the function's methods are left to choose themselves.
+
+    Example:
+        >>> head = Head("improved_bcnn")
+        >>> head(torch.rand(2, 8, 5, 5)).shape, head.num_features(8)
+        (torch.Size([2, 36]), 36)
+        >>> head.config.normalize
+        ('matrix_sqrt', 'signed_sqrt', 'l2')
+    """
+
+    def __init__(self, preset: str = "improved_bcnn", **options: Any):
+        super().__init__()
+        self.config = make_config(preset, **options)
+        self.normalizations = nn.ModuleList(make_normalization(text) for text in self.config.normalize)
+        kinds = [NORMALIZATIONS[parse(text)[0]] for text in self.config.normalize]
+        self._kinds = kinds
+        self._num_matrix = max((i + 1 for i, kind in enumerate(kinds) if kind.matrix), default=0)
+        _check_composition(self.config, [kind.matrix for kind in kinds])
+        if self.config.thin and not self._may_be_thin:
+            raise ValueError(
+                "head: expected thin=True with bilinear pooling, eps > 0 and a matrix function first, its methods not "
+                f"named, got {self.config}."
+            )
+
+    def forward(self, features: Tensor, other: Tensor | None = None, *, mask: Tensor | None = None) -> Tensor:
+        """Descriptors, shape (B, `num_features`), in float32 (float64 for float64 features).
+
+        Args:
+            features: in the head's layout.
+            other: the second features, for asymmetric pooling.
+            mask: True where a location is valid, shape (B, H, W), (B, L) or (B, N).
+        """
+        with full_precision(features):
+            matrix, start = self._pool(features, other, mask)
+            for module, kind in self._stages(start, self._num_matrix):
+                matrix = module(matrix) if kind.matrix or not kind.weighted else _globally(module, matrix)
+            return self._finish(matrix)
+
+    def num_features(self, num_channels: int, other_channels: int | None = None) -> int:
+        """The length of a descriptor, given the channels of the features."""
+        pooling = POOLINGS[self.config.pooling]
+        if not pooling.matrix:
+            return num_channels
+        if pooling.symmetric and self.config.triangle:
+            return num_channels * (num_channels + 1) // 2
+        return num_channels * (other_channels or num_channels)
+
+    def extra_repr(self) -> str:
+        """Every option that is not a module of its own."""
+        options = asdict(self.config)
+        del options["normalize"]
+        return ", ".join(f"{name}={value!r}" for name, value in options.items())
+
+    # --- the stages ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _may_be_thin(self) -> bool:
+        """Bilinear pooling with a ridge, then a matrix function whose methods are left open."""
+        config = self.config
+        if config.pooling != "bilinear" or config.eps == 0 or not self._kinds or not self._kinds[0].matrix:
+            return False
+        first = self.normalizations[0]
+        assert isinstance(first, MatrixFunction)
+        options = dict(first.options)
+        open_methods = options.pop("forward") == options.pop("backward") == "auto"
+        options.pop("check")
+        return open_methods and set(options) <= {"precision"}
+
+    def _pool(self, features: Tensor, other: Tensor | None, mask: Tensor | None) -> tuple[Tensor, int]:
+        """The pooled matrix or vector and 0; or, on the thin path, the first normalization done as well, and 1."""
+        config, pooling = self.config, POOLINGS[self.config.pooling]
+        if (other is not None) != (pooling.num_inputs == 2):
+            raise ValueError(f"head: pooling {config.pooling!r} takes {pooling.num_inputs} features; check `other`.")
+        if config.pooling != "bilinear":
+            inputs = (features,) if other is None else (features, other)
+            return pooling.fn(*inputs, layout=config.layout, mask=mask), 0
+        X = as_columns("head", features, layout=config.layout, mask=mask)
+        ridge = ridge_of(X, eps=config.eps, eps_scale=config.eps_scale)
+        if self._use_thin(X):
+            first = self.normalizations[0]
+            assert isinstance(first, MatrixFunction)
+            return thin.thin_matrix_function(first.function, X, ridge, getattr(first, "p", None)), 1
+        return pooled_matrix(X, ridge), 0
+
+    def _use_thin(self, X: Tensor) -> bool:
+        if self.config.thin is not None:
+            return self.config.thin
+        return self._may_be_thin and thin.pays_off(X) and not torch.compiler.is_compiling()
+
+    def _stages(self, start: int, stop: int) -> list[tuple[nn.Module, Any]]:
+        return list(zip(self.normalizations, self._kinds, strict=True))[start:stop]
+
+    def _finish(self, matrix: Tensor) -> Tensor:
+        """From the last matrix function on, entries alone: of a symmetric matrix, half of them are enough."""
+        weights = None
+        if POOLINGS[self.config.pooling].symmetric and self.config.triangle:
+            weights = multiplicity(matrix.shape[-1], matrix)
+            x = entries(matrix)
+        else:
+            x = matrix.flatten(1)
+        for module, kind in self._stages(self._num_matrix, len(self._kinds)):
+            x = module(x, weights) if kind.weighted else module(x)
+        return x if weights is None else x * weights.sqrt()
+
+
+def describe(
+    features: Tensor,
+    preset: str = "improved_bcnn",
+    *,
+    other: Tensor | None = None,
+    mask: Tensor | None = None,
+    **options: Any,
+) -> Tensor:
+    """Descriptors of features in one call: ``Head(preset, **options)(features, other, mask=mask)``.
+
+    Example:
+        >>> describe(torch.rand(2, 6, 7), "bcnn").norm(dim=1)
+        tensor([1., 1.])
+    """
+    return Head(preset, **options)(features, other, mask=mask)
+
+
+def make_config(preset: str, **options: Any) -> HeadConfig:
+    """A preset with some of its fields changed, all of them checked."""
+    if preset not in PRESETS:
+        raise unknown_name("head", "preset", preset, PRESETS)
+    for name in options:
+        if name not in HeadConfig.__dataclass_fields__:
+            raise unknown_name("head", "option", name, HeadConfig.__dataclass_fields__)
+    normalize = options.get("normalize")
+    if normalize is not None:
+        options["normalize"] = (normalize,) if isinstance(normalize, str) else tuple(normalize)
+    config = replace(PRESETS[preset], **{name: value for name, value in options.items() if value is not None})
+    if config.pooling not in POOLINGS:
+        raise unknown_name("head", "pooling", config.pooling, POOLINGS)
+    check_layout("head", config.layout)
+    check_eps("head", config.eps, config.eps_scale)
+    return config
+
+
+def _check_composition(config: HeadConfig, is_matrix: Sequence[bool]) -> None:
+    if any(is_matrix) and not POOLINGS[config.pooling].symmetric:
+        symmetric = ", ".join(name for name, pooling in POOLINGS.items() if pooling.symmetric)
+        raise ValueError(
+            f"head: expected normalizations of entries after {config.pooling!r} pooling, got {config.normalize}; "
+            f"matrix functions need one of: {symmetric}."
+        )
+
+
+def _globally(module: nn.Module, matrix: Tensor) -> Tensor:
+    return module(matrix.flatten(1)).view_as(matrix)

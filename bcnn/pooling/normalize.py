@@ -1,0 +1,162 @@
+r"""Normalizations of the pooled matrix, in any order: matrix functions, signed square root, l2.
+
+Paper: Sec. 2.1 and Table 1. Each is written as text, such as ``"matrix_sqrt"``, ``"matrix_power(0.3)"`` or
+``"matrix_sqrt(forward='newton_schulz', num_iters=5)"``, so that a configuration is plain JSON.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import unknown_name
+from ..matfun.modules import MatrixLog, MatrixPower, MatrixSqrt
+
+# Where the signed square root turns linear, and the length below which l2 does; docs/pooling.md, "At zero".
+DEFAULT_DELTA = 1e-10
+DEFAULT_LENGTH = 1e-6
+
+
+def signed_sqrt(x: Tensor, *, delta: float = DEFAULT_DELTA) -> Tensor:
+    r"""Elementwise signed square root with a finite derivative at zero.
+
+    .. math:: y = \frac{x}{(x^2 + \delta^2)^{1/4}}
+
+    Paper: Sec. 2.1, x <- sign(x) sqrt(|x|), whose derivative at 0 is infinite: an entry that is exactly zero, of a dead
+    channel, would make the gradient NaN. Here y differs from it by the relative amount (delta / x)^2 / 4, nothing in
+    float32 beyond |x| = 2000 delta, and its derivative is at most 1 / sqrt(delta), at 0.
+    """
+    return x * torch.hypot(x, x.new_tensor(delta)).rsqrt()
+
+
+def shifted_sqrt(x: Tensor, *, delta: float = 1e-5) -> Tensor:
+    r"""The signed square root of the authors' released PyTorch code, for their checkpoints.
+
+    .. math:: y = \mathrm{sign}(x) \big( \sqrt{|x| + \delta} - \sqrt{\delta} \big)
+    """
+    return torch.relu(x).add(delta).sqrt() - torch.relu(-x).add(delta).sqrt()
+
+
+def l2_normalize(x: Tensor, *, length: float = DEFAULT_LENGTH, weights: Tensor | None = None) -> Tensor:
+    r"""Each descriptor divided by its Euclidean length, zero left at zero.
+
+    .. math:: y = \frac{x}{\sqrt{\|x\|^2 + \mathrm{length}^2}}
+
+    Paper: Sec. 2.1. `length` keeps the derivative finite, at most 1 / length, where x is zero (a black image).
+
+    Args:
+        x: descriptors, shape (..., m).
+        length: far below that of any real descriptor.
+        weights: counts each square so many times; the multiplicities of a triangle.
+    """
+    scaled = x if weights is None else x * weights.sqrt()
+    total = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    return x / torch.hypot(total, total.new_tensor(length))
+
+
+class SignedSqrt(nn.Module):
+    """`signed_sqrt` as a module."""
+
+    def __init__(self, delta: float = DEFAULT_DELTA):
+        super().__init__()
+        self.delta = _positive("signed_sqrt", "delta", delta)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Entry by entry, any shape."""
+        return signed_sqrt(x, delta=self.delta)
+
+    def extra_repr(self) -> str:
+        """The option."""
+        return f"delta={self.delta:g}"
+
+
+class ShiftedSqrt(nn.Module):
+    """`shifted_sqrt` as a module."""
+
+    def __init__(self, delta: float = 1e-5):
+        super().__init__()
+        self.delta = _positive("shifted_sqrt", "delta", delta)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Entry by entry, any shape."""
+        return shifted_sqrt(x, delta=self.delta)
+
+    def extra_repr(self) -> str:
+        """The option."""
+        return f"delta={self.delta:g}"
+
+
+class L2Normalize(nn.Module):
+    """`l2_normalize` as a module."""
+
+    def __init__(self, length: float = DEFAULT_LENGTH):
+        super().__init__()
+        self.length = _positive("l2", "length", length)
+
+    def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Descriptors (..., m)."""
+        return l2_normalize(x, length=self.length, weights=weights)
+
+    def extra_repr(self) -> str:
+        """The option."""
+        return f"length={self.length:g}"
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """A module class and what it works on."""
+
+    make: Any
+    matrix: bool = False  # a function of a whole symmetric matrix; else of a vector of entries
+    weighted: bool = False  # counts entries, so has to know how often each stands in the matrix
+
+
+NORMALIZATIONS: dict[str, Normalization] = {
+    "matrix_sqrt": Normalization(MatrixSqrt, matrix=True),
+    "matrix_log": Normalization(MatrixLog, matrix=True),
+    "matrix_power": Normalization(MatrixPower, matrix=True),
+    "signed_sqrt": Normalization(SignedSqrt),
+    "shifted_sqrt": Normalization(ShiftedSqrt),
+    "l2": Normalization(L2Normalize, weighted=True),
+}
+
+
+def parse(text: str) -> tuple[str, partial[nn.Module]]:
+    """The name in ``"name"`` or ``"name(1, option=2)"``, and the module class with its literal arguments bound."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            node = ast.Call(node, [], [])
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise ValueError
+        name = node.func.id
+        arguments = [ast.literal_eval(argument) for argument in node.args]
+        options = {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg}
+    except (SyntaxError, ValueError, AttributeError, TypeError):
+        raise ValueError(
+            f"head: expected a normalization such as 'l2' or 'matrix_power(0.3)', got {text!r}; "
+            f"available: {', '.join(NORMALIZATIONS)}."
+        ) from None
+    if name not in NORMALIZATIONS:
+        raise unknown_name("head", "normalization", name, NORMALIZATIONS)
+    return name, partial(NORMALIZATIONS[name].make, *arguments, **options)
+
+
+def make_normalization(text: str) -> nn.Module:
+    """The module that `text` describes."""
+    name, make = parse(text)
+    try:
+        return make()
+    except TypeError as error:
+        raise ValueError(f"head: expected options that {name} takes, got {text!r}: {error}.") from None
+
+
+def _positive(who: str, name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"{who}: expected `{name}` to be a number > 0, got {value!r}.")
+    return float(value)

@@ -1,0 +1,233 @@
+"""From features to descriptor: every preset against the naive loop, gradients through the whole of it, every edge."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import bcnn
+from bcnn.pooling.head import PRESETS, Head, describe, make_config
+from bcnn.pooling.triangle import full_matrix
+
+from .helpers import locations, naive_descriptor, relu_features
+
+# Smoothing far above the step of finite differences, so that a dead channel and a black image are differentiable there.
+SMOOTH = {"signed_sqrt": "signed_sqrt(delta=1e-2)", "l2": "l2(length=1e-1)"}
+
+
+def images() -> torch.Tensor:
+    """Three images: one as usual, one with dead channels, one black."""
+    features = relu_features(3, 6, 2, 2)
+    features[1, 2:4] = 0
+    features[2] = 0
+    return features
+
+
+@pytest.mark.parametrize("triangle", [True, False])
+@pytest.mark.parametrize("shape", [(3, 6, 4, 4), (3, 9, 2, 2), (3, 8, 1, 1)], ids=["thick", "thin", "one location"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_preset_is_the_naive_loop(preset, shape, triangle):
+    features = relu_features(*shape)
+    result = describe(features, preset, triangle=triangle)
+    assert result.shape == (3, Head(preset, triangle=triangle).num_features(shape[1]))
+    if triangle and preset != "average":
+        result = full_matrix(result).flatten(1)
+    expected = np.stack([naive_descriptor(points, preset, PRESETS[preset].eps) for points in locations(features)])
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6, atol=2e-8)
+
+
+@pytest.mark.parametrize("thin", [False, True], ids=["thick", "thin"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_gradient_through_the_whole_head(preset, thin):
+    if thin and preset in ("average", "bcnn"):
+        with pytest.raises(ValueError, match="expected thin=True with"):
+            Head(preset, thin=True)
+        return
+    normalize = [SMOOTH.get(name, name) for name in PRESETS[preset].normalize]
+    # An absolute ridge: a black image's own is 1e-10, too sharp for finite differences.
+    options = {"normalize": normalize, "thin": thin, **({} if PRESETS[preset].eps == 0 else ABSOLUTE)}
+    head = Head(preset, **options)
+    weight = torch.randn(5, head.num_features(6), dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 3, 1])
+
+    def loss(features, weight):
+        return nn.functional.cross_entropy(3 * head(features) @ weight.mT, labels)
+
+    assert torch.autograd.gradcheck(loss, (images().requires_grad_(), weight))
+
+
+ABSOLUTE = {"eps": 0.1, "eps_scale": "absolute"}
+
+
+@pytest.mark.parametrize("thin", [False, True], ids=["thick", "thin"])
+@pytest.mark.parametrize("preset", ["improved_bcnn", "o2p"])
+def test_gradient_with_the_relative_ridge(preset, thin):
+    head = Head(preset, thin=thin, eps=0.05, normalize=[SMOOTH.get(n, n) for n in PRESETS[preset].normalize])
+    features = images()[:2].requires_grad_()
+    assert torch.autograd.gradcheck(head, (features,))
+
+
+@pytest.mark.parametrize("thin", [None, False])
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_defaults_stay_finite_at_every_edge(preset, thin, dtype):
+    features = relu_features(5, 48, 4, 4, dtype=torch.float32)
+    features[1, 3:20] = 0
+    features[2] = 0
+    features[3] *= 1e6
+    features[4] *= 1e-6
+    features = features.to(dtype).requires_grad_()
+    descriptor = Head(preset, thin=thin)(features)
+    descriptor.square().sum().backward()
+    assert descriptor.dtype == torch.float32
+    assert descriptor.isfinite().all()
+    assert features.grad.dtype == dtype
+    assert features.grad.isfinite().all()
+    assert (features.grad[2] == 0).all() or preset == "average"
+
+
+@pytest.mark.parametrize("name", ["matrix_sqrt", "matrix_log", "matrix_power(0.3)"])
+def test_thin_is_chosen_and_equals_thick(name):
+    features = relu_features(2, 64, 5, 5)
+    options = {"normalize": (name, "signed_sqrt", "l2"), "eps": 1e-2}
+    head = Head(**options)
+    assert head._use_thin(features.flatten(2))
+    torch.testing.assert_close(head(features), Head(thin=False, **options)(features))
+    assert not head._use_thin(torch.ones(1, 16, 25))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"normalize": "matrix_sqrt(forward='newton_schulz')"},
+        {"normalize": "matrix_sqrt(backward='lyapunov')"},
+        {"normalize": ("l2", "matrix_sqrt")},
+        {"eps": 0.0},
+        {"pooling": "average", "normalize": "l2"},
+    ],
+)
+def test_a_named_method_or_no_ridge_is_never_thin(options):
+    assert not Head(**options)._use_thin(torch.ones(1, 64, 5))
+    with pytest.raises(ValueError, match="expected thin=True with bilinear pooling"):
+        Head(thin=True, **options)
+
+
+def test_precision_may_be_asked_for_on_the_thin_path():
+    assert Head(normalize="matrix_sqrt(precision='high')")._use_thin(torch.ones(1, 64, 5))
+
+
+def test_any_order_of_normalizations():
+    features = relu_features(2, 6, 4, 4)
+    A = bcnn.bilinear_pool(features, eps=1e-2)
+    expected = bcnn.sqrtm(A / A.flatten(1).norm(dim=1)[:, None, None])
+    result = Head(normalize=("l2", "matrix_sqrt"), eps=1e-2, triangle=False)(features)
+    torch.testing.assert_close(result, expected.flatten(1), rtol=1e-9, atol=1e-9)
+    twice = Head(normalize=("matrix_power(0.5)", "matrix_power(0.5)"), eps=1e-2, triangle=False)(features)
+    torch.testing.assert_close(twice, bcnn.powm(A, 0.25).flatten(1), rtol=1e-9, atol=1e-9)
+    back = describe(features, normalize=("l2", "signed_sqrt"), eps=1e-2)
+    full = describe(features, normalize=("l2", "signed_sqrt"), eps=1e-2, triangle=False)
+    torch.testing.assert_close(full_matrix(back).flatten(1), full)
+
+
+def test_a_learned_exponent_is_a_parameter_on_both_paths():
+    features = relu_features(2, 16, 2, 2)
+    gradients = []
+    for thin in (True, False):
+        head = Head(normalize=("matrix_power(0.4, learnable=True)", "l2"), thin=thin, eps=0.1).double()
+        assert [name for name, _ in head.named_parameters()] == ["normalizations.0.p"]
+        weight = torch.arange(head.num_features(16), dtype=torch.float64).sin()
+        (head(features) @ weight).sum().backward()
+        gradients.append(head.normalizations[0].p.grad)
+    torch.testing.assert_close(*gradients)
+
+
+def test_layouts_agree():
+    maps = relu_features(2, 6, 3, 4)
+    for preset in PRESETS:
+        expected = describe(maps, preset)
+        torch.testing.assert_close(describe(maps.flatten(2), preset), expected)
+        torch.testing.assert_close(describe(maps.flatten(2).mT, preset, layout="tokens"), expected)
+
+
+def test_masks_drop_locations():
+    features = relu_features(2, 6, 3, 4)
+    mask = torch.zeros(2, 3, 4, dtype=torch.bool)
+    mask[:, :2, 1:] = True
+    for preset in PRESETS:
+        torch.testing.assert_close(
+            describe(features, preset, mask=mask), describe(features[:, :, :2, 1:], preset), rtol=1e-6, atol=1e-9
+        )
+
+
+def test_asymmetric_head_takes_two_features():
+    head = Head(pooling="asymmetric", normalize=("signed_sqrt", "l2"))
+    first, second = relu_features(2, 5, 4, 4), relu_features(2, 3, 8, 8, seed=1)
+    assert head(first, second).shape == (2, head.num_features(5, 3))
+    expected = bcnn.l2_normalize(bcnn.signed_sqrt(bcnn.asymmetric_pool(first, second).flatten(1)))
+    torch.testing.assert_close(head(first, second), expected)
+    with pytest.raises(ValueError, match="'asymmetric' takes 2 features"):
+        head(first)
+    with pytest.raises(ValueError, match="'bilinear' takes 1 features"):
+        Head("bcnn")(first, second)
+
+
+def test_autocast_and_empty_batches():
+    features = relu_features(2, 32, 3, 3, dtype=torch.float32)
+    for preset in PRESETS:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            inside = describe(features, preset)
+        assert torch.equal(inside, describe(features, preset))
+        head = Head(preset)
+        assert head(features[:0]).shape == (0, head.num_features(32))
+
+
+def test_training_through_autocast_matches_training_without():
+    features = relu_features(2, 32, 3, 3, dtype=torch.float32)
+    gradients = []
+    for enabled in (True, False):
+        leaf = features.clone().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            describe(leaf)[:, 5].sum().backward()
+        gradients.append(leaf.grad)
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_compiles(preset):
+    features = relu_features(2, 8, 2, 2, dtype=torch.float32)
+    head = Head(preset, thin=False)
+    torch.testing.assert_close(torch.compile(head, backend="aot_eager")(features), head(features), rtol=1e-4, atol=1e-5)
+
+
+def test_vmap_over_images():
+    features = relu_features(3, 8, 2, 2)
+    for preset in PRESETS:
+        head = Head(preset)
+        result = torch.func.vmap(lambda x, head=head: head(x[None])[0])(features)
+        torch.testing.assert_close(result, head(features))
+
+
+def test_config_is_plain_data():
+    config = make_config("o2p", eps=0.5, normalize="l2")
+    assert json.loads(json.dumps(asdict(config)))["normalize"] == ["l2"]
+    assert make_config("bcnn", eps=None).eps == 0  # None leaves the preset's
+    assert "eps=0.5" in repr(Head("o2p", eps=0.5))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"preset": "improved"}, "unknown preset 'improved'; did you mean 'improved_bcnn'"),
+        ({"pooling": "max"}, "unknown pooling 'max'"),
+        ({"normalise": "l2"}, "unknown option 'normalise'; did you mean 'normalize'"),
+        ({"preset": "average", "normalize": "matrix_sqrt"}, "matrix functions need one of: bilinear"),
+        ({"layout": "nchw"}, "unknown layout 'nchw'"),
+        ({"eps": -1.0}, "expected `eps`"),
+    ],
+)
+def test_bad_options_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Head(**arguments)

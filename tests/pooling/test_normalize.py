@@ -1,0 +1,79 @@
+"""Signed square root and l2: the paper's values, finite derivatives at zero, and the text that names them."""
+
+import numpy as np
+import pytest
+import torch
+
+import bcnn
+from bcnn.pooling.normalize import NORMALIZATIONS, l2_normalize, make_normalization, shifted_sqrt, signed_sqrt
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_signed_square_root_is_the_papers_away_from_zero(dtype):
+    x = torch.logspace(-6, 12, 200, dtype=dtype)
+    x = torch.cat([x, -x])
+    expected = np.sign(x.double().numpy()) * np.sqrt(np.abs(x.double().numpy()))
+    rounding = 4 * torch.finfo(dtype).eps
+    np.testing.assert_allclose(signed_sqrt(x).double().numpy(), expected, rtol=max(rounding, 3e-9))
+
+
+def test_signed_square_root_has_a_finite_derivative_everywhere():
+    x = torch.tensor([0.0, 1e-30, -1e-12, 1e-10, 3e38], requires_grad=True)
+    y = signed_sqrt(x)
+    y.sum().backward()
+    assert y.isfinite().all()
+    assert y[0] == 0
+    assert x.grad.isfinite().all()
+    assert x.grad.max() <= 1.0001e5  # 1 / sqrt(delta), at zero
+    smooth = torch.tensor([0.0, 1e-4, -0.3, 2.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: signed_sqrt(x, delta=1e-2), (smooth,))
+    assert torch.autograd.gradgradcheck(lambda x: signed_sqrt(x, delta=1e-2), (smooth,))
+
+
+def test_shifted_square_root_is_the_released_code():
+    x = torch.linspace(-2, 2, 9, dtype=torch.float64)
+    expected = np.sign(x) * (np.sqrt(np.abs(x) + 1e-5) - np.sqrt(1e-5))
+    torch.testing.assert_close(shifted_sqrt(x), expected)
+
+
+def test_l2_has_length_one_and_leaves_zero_alone():
+    x = torch.randn(3, 4, 50, dtype=torch.float64)
+    torch.testing.assert_close(l2_normalize(x), x / x.norm(dim=-1, keepdim=True))
+    zero = torch.zeros(1, 5, requires_grad=True)
+    l2_normalize(zero).sum().backward()
+    assert (l2_normalize(zero) == 0).all()
+    assert (zero.grad == 1e6).all()  # 1 / length
+    huge = torch.full((1, 4), 1e15)
+    torch.testing.assert_close(l2_normalize(huge), torch.full((1, 4), 0.5))
+
+
+def test_text_becomes_a_module_with_its_options():
+    assert make_normalization("signed_sqrt(1e-3)").delta == 1e-3
+    assert make_normalization("l2(length=0.5)").length == 0.5
+    assert make_normalization("matrix_power(0.3)").p == 0.3
+    root = make_normalization("matrix_sqrt(forward='newton_schulz', num_iters=7)")
+    assert isinstance(root, bcnn.MatrixSqrt)
+    assert root.options["num_iters"] == 7
+    for name in NORMALIZATIONS:
+        assert name.split("_")[0] in repr(make_normalization(name)).lower()
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("l3", "unknown normalization 'l3'; Available: matrix_sqrt"),
+        ("l2()()", "expected a normalization such as"),
+        ("__import__('os')", "unknown normalization '__import__'"),
+        ("l2(open('x'))", "expected a normalization such as"),
+        ("l2(", "expected a normalization such as"),
+        ("", "expected a normalization such as"),
+        ("l2(width=3)", "expected options that l2 takes"),
+        ("l2(length=0)", "expected `length` to be a number > 0, got 0"),
+        ("signed_sqrt(delta=-1)", "expected `delta` to be a number > 0"),
+        ("matrix_power(p='a')", "expected `p` to be a number"),
+        ("matrix_sqrt(steps=3)", "unexpected option 'steps'"),
+    ],
+)
+def test_wrong_text_is_named(text, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        make_normalization(text)

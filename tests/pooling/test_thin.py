@@ -1,0 +1,129 @@
+"""The thin path equals the thick one: values, gradients in X, ridge and exponent, at every edge."""
+
+from functools import partial
+
+import pytest
+import torch
+
+import bcnn
+from bcnn.errors import SecondDerivativeError
+from bcnn.matfun.functions import FUNCTIONS
+from bcnn.pooling.bilinear import pooled_matrix
+from bcnn.pooling.thin import MAX_SHARE_CPU, pays_off, thin_matrix_function
+
+from ..helpers import FUNCTION, random_like, relative_error
+from .helpers import relu_features
+
+P = torch.tensor(0.3, dtype=torch.float64)
+THICK = {name: (partial(FUNCTION[name], precision="high")) for name in FUNCTIONS}
+
+
+def thin(name, X, ridge, p=P):
+    return thin_matrix_function(FUNCTIONS[name], X, ridge, p)
+
+
+def thick(name, X, ridge):
+    return THICK[name](pooled_matrix(X, ridge))
+
+
+def edge_cases():
+    X = relu_features(3, 7, 4)
+    dead = X.clone()
+    dead[:, 2] = 0
+    repeated = X.clone()
+    repeated[..., 1] = repeated[..., 0]
+    masked = X.clone()
+    masked[..., 2:] = 0
+    orthonormal = torch.linalg.qr(relu_features(3, 7, 4)).Q  # every eigenvalue of the Gram matrix is 1
+    return {"usual": X, "dead channel": dead, "repeated location": repeated, "masked locations": masked,
+            "black": torch.zeros_like(X), "equal eigenvalues": orthonormal, "one location": X[..., :1],
+            "square": relu_features(3, 5, 5), "wide": relu_features(3, 4, 9), "tiny": 1e-7 * X, "huge": 1e6 * X}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", edge_cases())
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("share", [1e-6, 1.0])
+def test_equals_the_thick_path(name, kind, share):
+    X = edge_cases()[kind].requires_grad_()
+    # Relative to the features, where there are any: the thick path loses digits with the condition number, 1e-16 x 1e6.
+    ridge = (share * X.detach().square().sum((-2, -1)).clamp_min(1.0)).requires_grad_()
+    Z, expected = thin(name, X, ridge), thick(name, X, ridge)
+    size = max(float(expected.detach().abs().max()), 1.0)
+    torch.testing.assert_close(Z / size, expected / size, rtol=0, atol=1e-9)
+    G = random_like(Z)
+    results = torch.autograd.grad(Z, (X, ridge), G)
+    references = torch.autograd.grad(expected, (X, ridge), G)
+    for result, reference in zip(results, references, strict=True):
+        size = max(float(reference.abs().max()), 1e-8)
+        torch.testing.assert_close(result / size, reference / size, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["usual", "dead channel", "repeated location", "black", "equal eigenvalues"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradient_matches_finite_differences(name, kind):
+    X = edge_cases()[kind][:2].requires_grad_()
+    ridge = torch.tensor([0.1, 2.0], dtype=torch.float64, requires_grad=True)
+    p = P.clone().requires_grad_()
+    assert torch.autograd.gradcheck(partial(thin, name), (X, ridge, p))
+
+
+def test_learned_exponent_has_the_thick_gradient():
+    X, ridge = relu_features(2, 6, 3), torch.tensor([0.1, 0.5], dtype=torch.float64)
+    p = P.clone().requires_grad_()
+    G = random_like(pooled_matrix(X, ridge))
+    (result,) = torch.autograd.grad(thin("power", X, ridge, p), p, G)
+    (expected,) = torch.autograd.grad(bcnn.powm(pooled_matrix(X, ridge), p), p, G)
+    torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_float32_features_keep_the_promised_digits(name):
+    d, n = 96, 40
+    X = relu_features(4, d, n, dtype=torch.float32) * torch.logspace(0, -2, d)[:, None]
+    X = X / X.square().sum((-2, -1), keepdim=True).sqrt()
+    ridge = torch.full((4,), 1e-6)  # condition number 10^6
+    G = random_like(X.new_empty(4, d, d))
+    results = []
+    for features in (X, X.double()):
+        leaf = features.clone().requires_grad_()
+        Z = thin(name, leaf, ridge.to(leaf)) if leaf.dtype == torch.float32 else thick(name, leaf, ridge.to(leaf))
+        results.append((Z, torch.autograd.grad(Z, leaf, G.to(leaf))[0]))
+    (Z, gradient), (Z_exact, gradient_exact) = results
+    assert relative_error(Z, Z_exact) <= 1e-5
+    assert relative_error(gradient, gradient_exact) <= 1e-4
+
+
+def test_any_leading_dimensions_and_none():
+    X, ridge = relu_features(2, 3, 6, 4), torch.rand(2, 3, dtype=torch.float64) + 0.1
+    Z = thin("sqrt", X, ridge)
+    assert Z.shape == (2, 3, 6, 6)
+    torch.testing.assert_close(Z[1, 2], thin("sqrt", X[1, 2], ridge[1, 2]))
+    assert thin("sqrt", X[:0], ridge[:0]).shape == (0, 3, 6, 6)
+
+
+def test_vmap_and_per_image_gradients():
+    X, ridge = relu_features(4, 6, 3), torch.full((4,), 0.1, dtype=torch.float64)
+    torch.testing.assert_close(torch.func.vmap(partial(thin, "sqrt"))(X, ridge), thin("sqrt", X, ridge))
+    each = torch.func.vmap(torch.func.grad(lambda x, r: thin("sqrt", x, r).square().sum()))(X, ridge)
+    leaf = X.clone().requires_grad_()
+    thin("sqrt", leaf, ridge).square().sum().backward()
+    torch.testing.assert_close(each, leaf.grad)
+
+
+def test_a_second_derivative_is_refused():
+    X = relu_features(1, 5, 3).requires_grad_()
+    Z = thin("sqrt", X, torch.ones(1, dtype=torch.float64))
+    (gradient,) = torch.autograd.grad(Z.square().sum(), X, create_graph=True)
+    with pytest.raises(SecondDerivativeError, match="thin=False"):
+        gradient.sum().backward()
+
+
+def test_the_product_for_large_matrices():
+    X, ridge = relu_features(3, 300, 20), torch.full((3,), 0.1, dtype=torch.float64)
+    torch.testing.assert_close(thin("sqrt", X, ridge), thick("sqrt", X, ridge))
+
+
+def test_pays_off_below_the_measured_share():
+    assert pays_off(torch.empty(1, 512, 196))
+    assert not pays_off(torch.empty(1, 512, 784))
+    assert not pays_off(torch.empty(1, 100, int(100 * MAX_SHARE_CPU) + 1))
