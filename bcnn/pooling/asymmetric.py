@@ -16,9 +16,7 @@ from .features import as_columns, check_features, grid_of
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
-def asymmetric_pool(
-    features: Tensor, other: Tensor, *, layout: str = "maps", mask: Tensor | None = None
-) -> Tensor:
+def asymmetric_pool(features: Tensor, other: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Tensor:
     r"""The mean outer product of two features, location by location.
 
     .. math:: A = \frac1n \sum_{i=1}^n x_i y_i^T

@@ -174,9 +174,7 @@ def _second_differences(f: SpectralFunction, s: Tensor, small: _Spectrum) -> Ten
     again = _spectrum(f, raised, small.a[..., 0], small.p)
     larger = torch.maximum(raised[..., :, None], raised[..., None, :])
     # h belongs to the smaller of the two.
-    h_smaller = torch.where(
-        raised[..., :, None] >= raised[..., None, :], again.h[..., None, :], again.h[..., :, None]
-    )
+    h_smaller = torch.where(raised[..., :, None] >= raised[..., None, :], again.h[..., None, :], again.h[..., :, None])
     return (again.K[..., 1:, 1:] - h_smaller) / larger
 
 

@@ -218,7 +218,7 @@ def test_config_is_plain_data():
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("arguments", "message"),
     [
         ({"preset": "improved"}, "unknown preset 'improved'; did you mean 'improved_bcnn'"),
         ({"pooling": "max"}, "unknown pooling 'max'"),

@@ -59,7 +59,7 @@ def test_text_becomes_a_module_with_its_options():
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    ("text", "message"),
     [
         ("l3", "unknown normalization 'l3'; Available: matrix_sqrt"),
         ("l2()()", "expected a normalization such as"),

@@ -25,7 +25,7 @@ def case(kind, masked, seed=0):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("kind", SHAPES)
-@pytest.mark.parametrize("eps, eps_scale", [(0.0, "trace"), (1e-2, "trace"), (1.0, "absolute")])
+@pytest.mark.parametrize(("eps", "eps_scale"), [(0.0, "trace"), (1e-2, "trace"), (1.0, "absolute")])
 def test_bilinear_is_equation_1(kind, masked, eps, eps_scale):
     features, layout, mask = case(kind, masked)
     A = bilinear_pool(features, eps=eps, eps_scale=eps_scale, layout=layout, mask=mask)
@@ -66,7 +66,7 @@ def test_asymmetric_resizes_the_second_to_the_first(shape):
 
 
 def test_values_under_the_mask_are_never_read():
-    features, layout, mask = case("image", masked=True)
+    features, _layout, mask = case("image", masked=True)
     spoilt = features.masked_fill(~mask[:, None], float("nan")).requires_grad_()
     A = bilinear_pool(spoilt, mask=mask)
     torch.testing.assert_close(A, bilinear_pool(features, mask=mask))
@@ -113,7 +113,7 @@ def test_relative_eps_follows_the_scale_of_the_features():
 
 
 @pytest.mark.parametrize(
-    "call, message",
+    ("call", "message"),
     [
         (lambda x: bilinear_pool(x[0, 0]), r"expected `features` of shape \(B, C, H, W\)"),
         (lambda x: bilinear_pool(x, layout="tokens"), r"expected `features` of shape \(B, N, C\)"),

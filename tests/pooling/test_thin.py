@@ -37,7 +37,8 @@ def edge_cases():
     orthonormal = torch.linalg.qr(relu_features(3, 7, 4)).Q  # every eigenvalue of the Gram matrix is 1
     return {"usual": X, "dead channel": dead, "repeated location": repeated, "masked locations": masked,
             "black": torch.zeros_like(X), "equal eigenvalues": orthonormal, "one location": X[..., :1],
-            "square": relu_features(3, 5, 5), "wide": relu_features(3, 4, 9), "tiny": 1e-7 * X, "huge": 1e6 * X}  # fmt: skip
+            "square": relu_features(3, 5, 5), "wide": relu_features(3, 4, 9),
+            "tiny": 1e-7 * X, "huge": 1e6 * X}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", edge_cases())

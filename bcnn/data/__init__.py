@@ -1,0 +1,1 @@
+"""Images: reading them and preparing them for a network."""

@@ -1,0 +1,102 @@
+"""From a photograph to what a network was trained on, as data.
+
+Paper: Sec. 3.2, "we resize the image to 448x448 pixels"; aircraft: "a central crop of size 448x448 obtained from the
+image resized to 512x512".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..errors import unknown_name
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+RESIZES = ("squash", "shorter")
+INTERPOLATIONS = ("bilinear", "bicubic")
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How pixels become input: resize, crop, scale, subtract the mean, divide by the deviation; RGB throughout.
+
+    Example:
+        >>> Preprocessing(size=448).at(224).size
+        224
+    """
+
+    size: int = 448  # the side of the square that the network sees
+    resize: str = "squash"  # to size x size (the paper's), or the shorter side, then the middle square
+    resize_to: int | None = None  # resize to this and cut out the middle of `size`; the paper's aircraft: 512
+    pixel_max: float = 1.0  # white: 1 or 255
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    interpolation: str = "bilinear"
+
+    def __post_init__(self) -> None:
+        if self.resize not in RESIZES:
+            raise unknown_name("preprocessing", "resize", self.resize, RESIZES)
+        if self.interpolation not in INTERPOLATIONS:
+            raise unknown_name("preprocessing", "interpolation", self.interpolation, INTERPOLATIONS)
+        if self.size < 1 or (self.resize_to is not None and self.resize_to < self.size):
+            raise ValueError(
+                f"preprocessing: expected size >= 1 and resize_to >= size, got {self.size} and {self.resize_to}."
+            )
+
+    def at(self, size: int) -> Preprocessing:
+        """The same for another side of the square, `resize_to` in proportion."""
+        to = None if self.resize_to is None else round(self.resize_to * size / self.size)
+        return replace(self, size=size, resize_to=to)
+
+    def __call__(self, image: Image) -> Tensor:
+        """A photograph as a tensor of shape (3, size, size)."""
+        return self.normalize(self.fit(image))
+
+    def fit(self, image: Image) -> Image:
+        """The RGB square that the network sees, still a picture."""
+        from PIL.Image import Resampling
+
+        image = image if image.mode == "RGB" else image.convert("RGB")
+        to = self.resize_to or self.size
+        width, height = to, to
+        if self.resize == "shorter":
+            factor = to / min(image.size)
+            width, height = (max(to, round(side * factor)) for side in image.size)
+        if image.size != (width, height):
+            image = image.resize((width, height), Resampling[self.interpolation.upper()])
+        left, top = (width - self.size) // 2, (height - self.size) // 2
+        if image.size == (self.size, self.size):
+            return image
+        return image.crop((left, top, left + self.size, top + self.size))
+
+    def normalize(self, image: Image) -> Tensor:
+        """Pixels as numbers: scaled, mean subtracted, divided by the deviation; shape (3, H, W)."""
+        import numpy
+
+        pixels = torch.from_numpy(numpy.array(image, dtype=numpy.float32)).movedim(-1, 0)
+        mean, std = (torch.tensor(values)[:, None, None] for values in (self.mean, self.std))
+        return ((pixels * (self.pixel_max / 255) - mean) / std).contiguous()
+
+
+def open_image(path: Path) -> Image:
+    """The photograph in a file, turned as its camera says, in RGB; an OSError that names the file if it is broken."""
+    import PIL.Image
+    from PIL import ImageOps, UnidentifiedImageError
+
+    try:
+        with PIL.Image.open(path) as image:
+            turned = ImageOps.exif_transpose(image)
+            return turned.convert("RGB")
+    except FileNotFoundError:
+        raise
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, PIL.Image.DecompressionBombError) as error:
+        raise OSError(f"{path}: expected an image that Pillow can read, got {type(error).__name__}: {error}.") from None

@@ -1,0 +1,1 @@
+"""From images to scores: backbones, their weights, and the network."""

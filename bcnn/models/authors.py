@@ -1,0 +1,84 @@
+"""The authors' released PyTorch checkpoints (cvl-umass/bilinear-cnn, ``*.pth.tar``) as networks of ours.
+
+Their keys are ``module.feature_extractors.feature_extractors.0.model.<i>.*`` for VGG-D without its last maximum,
+``module.fc.*`` for the classifier and, where the network takes a matrix square root, ``module.m_sqrt.I``. Their
+network, as their README configures it: no ridge, five Newton-Schulz steps (``--matrix_sqrt_iter 5``), the signed square
+root shifted by 1e-5, l2, and the full matrix.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.preprocess import Preprocessing
+from ..pooling.head import HeadConfig
+from .backbones import make_backbone
+from .bcnn import BCNN, ModelConfig
+from .weights.formats import in_order, load_state
+
+_FEATURES, _CLASSIFIER, _ROOT = "feature_extractors.", "fc.", "m_sqrt."
+
+SQUARE_ROOT = (
+    "matrix_sqrt(forward='newton_schulz', num_iters=5, backward='lyapunov', solver='iterative', solver_iters=5)"
+)
+
+# Their preprocessing by dataset, told by the number of classes: birds keep their shape, aircraft are cut from 512.
+_BIRDS = Preprocessing(resize="shorter")
+_BY_CLASSES = {196: Preprocessing(), 100: Preprocessing(resize_to=512)}
+
+
+def is_authors(state: Any) -> bool:
+    """Whether a loaded checkpoint is one of theirs."""
+    names = _states(state)
+    return any(name.startswith(_FEATURES) for name in names) and any(name.startswith(_CLASSIFIER) for name in names)
+
+
+def import_checkpoint(path: Path) -> BCNN:
+    """A checkpoint of the authors as a network that gives the same scores, read with ``weights_only=True``.
+
+    VGG-D alone, which is what they released with these keys; a bottleneck or a projection is refused.
+    """
+    state = _states(load_state(path))
+    if not is_authors(state):
+        raise ValueError(
+            f"{path}: expected keys such as module.feature_extractors...., module.fc.weight, got "
+            f"{', '.join(list(state)[:3])}; is it a checkpoint of cvl-umass/bilinear-cnn?"
+        )
+    features = {key: value for key, value in state.items() if key.startswith(_FEATURES)}
+    classifier = {key: value for key, value in state.items() if key.startswith(_CLASSIFIER)}
+    if set(classifier) != {"fc.weight", "fc.bias"}:
+        raise ValueError(f"{path}: expected one linear classifier, got {', '.join(classifier)}; no bottleneck is read.")
+    tensors = in_order(path, features, "vgg16")
+    if len(features) != len(tensors):
+        raise ValueError(f"{path}: expected the {len(tensors)} tensors of VGG-D, got {len(features)}.")
+    weight, bias = classifier["fc.weight"], classifier["fc.bias"]
+    if weight.shape[1] != 512 * 512:
+        raise ValueError(f"{path}: expected a classifier of 512 x 512 features, got {weight.shape[1]}.")
+    num_classes = len(weight)
+    has_root = any(key.startswith(_ROOT) for key in state)
+    config = ModelConfig(
+        backbone="vgg16",
+        cut="relu5_3",
+        head=HeadConfig(
+            normalize=(*([SQUARE_ROOT] if has_root else []), "shifted_sqrt(delta=1e-05)", "l2(length=1e-12)"),
+            eps=0.0,
+            triangle=False,
+        ),
+        num_classes=num_classes,
+        weights=path.name,
+        preprocessing=_BY_CLASSES.get(num_classes, _BIRDS),
+    )
+    model = BCNN(config, make_backbone("vgg16"))
+    model.backbone.get_submodule("layers").load_state_dict(tensors)
+    model.classifier.load_state_dict({"weight": weight.float(), "bias": bias.float()})
+    return model.eval()
+
+
+def _states(content: Any) -> dict[str, Tensor]:
+    """The tensors, without the prefix of a parallel wrapper; the released files hold them under ``state_dict``."""
+    state = content.get("state_dict", content) if hasattr(content, "get") else {}
+    return {str(key).removeprefix("module."): value for key, value in state.items() if isinstance(value, torch.Tensor)}

