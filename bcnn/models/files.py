@@ -6,7 +6,7 @@ The header is readable in any text editor; years later the tensors and their mea
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from .. import __version__
 from ..data.preprocess import Preprocessing
-from ..files import written_whole
+from ..files import from_json, written_whole
 from ..pooling.head import HeadConfig
 from .backbones import make_backbone
 from .bcnn import BCNN, ModelConfig
@@ -68,7 +68,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> BCNN:
     ]
     if problems:
         raise ValueError(
-            f"{path}: expected the tensors of {config.backbone}, got {problems[0]} and {len(problems) - 1} more differences."
+            f"{path}: expected the tensors of {config.backbone}, got {problems[0]} and {len(problems) - 1} more."
         )
     model.load_state_dict(tensors, assign=True)
     backbone.freeze_until(config.frozen_until)  # assigned parameters are new
@@ -85,16 +85,9 @@ def read_notes(path: str | Path) -> dict[str, Any]:
 def config_from(content: dict[str, Any]) -> ModelConfig:
     """A configuration from its JSON; an unknown field is an error, so that nothing is dropped in silence."""
     parts = dict(content)
-    parts["head"] = _make(HeadConfig, parts["head"])
-    parts["preprocessing"] = _make(Preprocessing, parts["preprocessing"])
-    return _make(ModelConfig, parts)
-
-
-def _make(kind: Any, content: dict[str, Any]) -> Any:
-    unknown = set(content) - {f.name for f in fields(kind)}
-    if unknown:
-        raise ValueError(f"unknown field {sorted(unknown)[0]!r} in {kind.__name__}; a newer bcnn may have written it")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
+    parts["head"] = from_json(HeadConfig, parts["head"])
+    parts["preprocessing"] = from_json(Preprocessing, parts["preprocessing"])
+    return from_json(ModelConfig, parts)
 
 
 def _read(path: Path, *, tensors: bool = True) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

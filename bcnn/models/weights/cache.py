@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ...data.preprocess import Preprocessing
-from ...files import written_whole
+from ...files import from_json, written_whole
 from .contract import Imported, Tensors
 
 VARIABLE = "BCNN_CACHE"
@@ -87,8 +87,7 @@ def read(name: str) -> Cached:
             if about.get("bcnn_weights") != _VERSION:
                 raise ValueError(f"version {about.get('bcnn_weights')!r} instead of {_VERSION!r}")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        options = json.loads(about["preprocessing"])
-        preprocessing = Preprocessing(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
+        preprocessing = from_json(Preprocessing, json.loads(about["preprocessing"]))
         return Cached(tensors, preprocessing, about["source"], about["digest"])
     except FileNotFoundError:
         raise

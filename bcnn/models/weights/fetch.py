@@ -52,7 +52,7 @@ def from_archive(package: Package, archive: Path, report: Report = silent) -> It
 def check_sha256(path: Path, expected: str) -> None:
     """Raise unless the file has this sha256."""
     with path.open("rb") as file:
-        got = hashlib.file_digest(file, "sha256").hexdigest() if sys.version_info >= (3, 11) else _sha256(file)
+        got = _sha256(file)
     if got != expected:
         raise ValueError(f"{path}: expected sha256 {expected}, got {got}; the file is damaged or not the one meant.")
 
