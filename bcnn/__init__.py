@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from .matfun.modules import MatrixLog as MatrixLog
     from .matfun.modules import MatrixPower as MatrixPower
     from .matfun.modules import MatrixSqrt as MatrixSqrt
+    from .models.bcnn import BCNN as BCNN
+    from .models.bcnn import build_model as build_model
+    from .models.files import load as load
+    from .models.files import save as save
     from .pooling.asymmetric import asymmetric_pool as asymmetric_pool
     from .pooling.average import average_pool as average_pool
     from .pooling.bilinear import bilinear_pool as bilinear_pool
@@ -45,6 +49,8 @@ _PUBLIC = {
     "matfun.functions.powm": ("powm",),
     "matfun.functions.sqrtm": ("sqrtm",),
     "matfun.modules": ("MatrixLog", "MatrixPower", "MatrixSqrt"),
+    "models.bcnn": ("BCNN", "build_model"),
+    "models.files": ("load", "save"),
     "pooling.asymmetric": ("asymmetric_pool",),
     "pooling.average": ("average_pool",),
     "pooling.bilinear": ("bilinear_pool",),

@@ -37,6 +37,14 @@ def is_authors(state: Any) -> bool:
     return any(name.startswith(_FEATURES) for name in names) and any(name.startswith(_CLASSIFIER) for name in names)
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Whether a file is one of theirs."""
+    try:
+        return is_authors(load_state(path))
+    except ValueError:
+        return False
+
+
 def import_checkpoint(path: Path) -> BCNN:
     """A checkpoint of the authors as a network that gives the same scores, read with ``weights_only=True``.
 

@@ -91,9 +91,12 @@ class Head(nn.Module):
         """
         with full_precision(features):
             matrix, start = self._pool(features, other, mask)
-            for module, kind in self._stages(start, self._num_matrix):
-                matrix = module(matrix) if kind.matrix or not kind.weighted else _globally(module, matrix)
-            return self._finish(matrix)
+            return self._normalize(matrix, start)
+
+    def normalize_matrix(self, matrix: Tensor) -> Tensor:
+        """Descriptors of matrices (vectors, for average pooling) that are pooled already, such as stored ones."""
+        with full_precision(matrix):
+            return self._normalize(matrix, 0)
 
     def num_features(self, num_channels: int, other_channels: int | None = None) -> int:
         """The length of a descriptor, given the channels of the features."""
@@ -148,6 +151,11 @@ class Head(nn.Module):
 
     def _stages(self, start: int, stop: int) -> list[tuple[nn.Module, Any]]:
         return list(zip(self.normalizations, self._kinds, strict=True))[start:stop]
+
+    def _normalize(self, matrix: Tensor, start: int) -> Tensor:
+        for module, kind in self._stages(start, self._num_matrix):
+            matrix = module(matrix) if kind.matrix or not kind.weighted else _globally(module, matrix)
+        return self._finish(matrix)
 
     def _finish(self, matrix: Tensor) -> Tensor:
         """From the last matrix function on, entries alone: of a symmetric matrix, half of them are enough."""

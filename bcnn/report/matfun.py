@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..files import written_whole
+from . import tables
+from .tables import Record
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-Record = Mapping[str, Any]
 
 TERMINAL_HEADER = ("method", "ms", "x eigh", "fwd ms", "x eigh", "root", "gradient", "NaN", "prod.")
 
@@ -32,52 +31,33 @@ def cells(record: Record) -> list[str]:
         f"{float(record['ratio']):.2f}",
         f"{float(record['forward_ms']):.2f}",
         f"{float(record['forward_ratio']):.2f}",
-        _error(record["root_error"]),
-        _error(record["gradient_error"]),
+        tables.error(record["root_error"]),
+        tables.error(record["gradient_error"]),
         str(int(record["num_nonfinite"])),
         f"{float(record['products']):.1f}",
     ]
 
 
-def groups(records: Sequence[Record]) -> list[list[Record]]:
-    """Records table by table."""
-    return [list(group) for _, group in groupby(records, key=title)]
-
-
 def terminal_table(records: Sequence[Record]) -> Table:
     """One rich table, a section a group; methods with infinite or NaN results in red."""
-    from rich import box
-    from rich.table import Table
-
     caption = (
         "ms a matrix, forward + backward; x eigh: over eigh + autograd; fwd: forward alone; relative errors of root "
         "and gradient; matrices not finite; d x d products"
     )
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
-    for i, name in enumerate(TERMINAL_HEADER):
-        table.add_column(name, justify="right" if i else "left", no_wrap=bool(i), overflow="fold")
-    for group in groups(records):
-        table.add_section()
-        table.add_row(f"[bold]{title(group[0])}[/bold]")
-        for record in group:
-            table.add_row(*cells(record), style="red" if int(record["num_nonfinite"]) else None)
-    return table
+    return tables.terminal(
+        records,
+        title=title,
+        cells=cells,
+        header=TERMINAL_HEADER,
+        caption=caption,
+        is_bad=lambda record: int(record["num_nonfinite"]) > 0,
+    )
 
 
 def markdown(records: Sequence[Record]) -> str:
     """All groups as Markdown tables, the machine and versions underneath."""
-    lines: list[str] = []
-    for group in groups(records):
-        lines += [f"**{title(group[0])}**", "", _row(HEADER), _row(["---"] + ["---:"] * (len(HEADER) - 1))]
-        lines += [*(_row(cells(record)) for record in group), ""]
-    if records:
-        r = records[0]
-        lines.append(
-            f"{r['machine']}, {r['threads']} threads, {r['device']}, float32, torch {r['torch']}, "
-            f"Python {r['python']}. "
-            "Times a matrix, forward and backward, medians; errors relative to float64, the worst of the batch."
-        )
-    return "\n".join(lines) + "\n"
+    note = "Times a matrix, forward and backward, medians; errors relative to float64, the worst of the batch."
+    return tables.markdown(records, title=title, cells=cells, header=HEADER, note=note)
 
 
 def plot(records: Sequence[Record], path: Path) -> None:
@@ -88,13 +68,13 @@ def plot(records: Sequence[Record], path: Path) -> None:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-    tables = groups(records)
-    columns = min(2, len(tables))
-    rows = -(-len(tables) // columns)
+    panels = tables.groups(records, title)
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(8.5 * columns, 4.2 * rows), squeeze=False, layout="constrained")
-    for panel in axes.flat[len(tables) :]:
+    for panel in axes.flat[len(panels) :]:
         panel.axis("off")
-    for panel, group in zip(axes.flat, tables, strict=False):
+    for panel, group in zip(axes.flat, panels, strict=False):
         for i, record in enumerate(group):
             finite = int(record["num_nonfinite"]) == 0
             error = min(max(float(record["gradient_error"]), 1e-9), 10.0) if finite else 10.0
@@ -112,11 +92,3 @@ def plot(records: Sequence[Record], path: Path) -> None:
     with written_whole(path) as temporary:
         figure.savefig(temporary, dpi=80)
     plt.close(figure)
-
-
-def _error(value: Any) -> str:
-    return f"{float(value):.1e}"
-
-
-def _row(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(texts) + " |"

@@ -126,10 +126,11 @@ def _shapes(backbone: str) -> Iterator[tuple[str, Tensor]]:
 
 def _matlab_network(path: Path) -> tuple[list[Any], Any]:
     from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
 
     try:
         content = loadmat(path, squeeze_me=True, struct_as_record=False)
-    except (ValueError, TypeError, NotImplementedError, OSError) as error:
+    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError) as error:
         raise ValueError(f"{path}: expected a MatConvNet .mat file (version 5 to 7.2), got: {error}.") from None
     try:
         network = content.get("net")

@@ -1,0 +1,49 @@
+"""The `bcnn` command: parses, calls, prints; no decision is taken here. Heavy imports wait until a command runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import bench, methods, weights
+
+app = typer.Typer(
+    help="Second-order (bilinear) pooling of CNN features: matrix functions, networks, weights, benchmarks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("methods")(methods.methods)
+app.add_typer(weights.app, name="weights")
+app.add_typer(bench.app, name="bench")
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"bcnn {version('bcnn')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command; an error of ours is one line, not a traceback."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError) as error:
+        typer.secho(f"bcnn: {error}", fg=typer.colors.RED, err=True)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""`bcnn bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .common import device as check_device
+from .common import make_console, names, numbers
+
+app = typer.Typer(help="Measure time and precision on this machine.", no_args_is_help=True)
+
+Tick = Callable[[str, int], None]
+
+
+@app.command("matfun")
+def bench_matfun(
+    dims: Annotated[str | None, typer.Option(help="Matrix sizes d, separated by commas.  [default: 512]")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Matrices a batch.  [default: 8]")] = None,
+    regime: Annotated[str, typer.Option(help="Of paper, rank_deficient, flat; separated by commas.")] = (
+        "paper,rank_deficient,flat"
+    ),
+    function: Annotated[str, typer.Option(help="Of sqrt, log, power; separated by commas.")] = "sqrt,log,power",
+    device: Annotated[str, typer.Option(help="cpu or cuda (untested).")] = "cpu",
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Timed rounds; every method once a round.  [default: 7]")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves the default.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Defaults of d=128, batch 4, 3 rounds: seconds.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV file, the Markdown tables and the plot.")] = Path(
+        "runs/bench"
+    ),
+) -> None:
+    """Time and precision of matrix functions and their gradients, as ratios to torch.linalg.eigh + autograd."""
+    from ..bench import matfun as measure
+    from ..report import matfun as report
+
+    default_dims, default_batch, default_rounds = ("128", 4, 3) if quick else ("512", 8, 7)
+
+    def run(tick: Tick) -> list[dict[str, Any]]:
+        rows = measure.run(
+            dims=numbers("--dims", dims or default_dims),
+            batch=batch or default_batch,
+            regimes=names("--regime", regime),
+            functions=names("--function", function),
+            device=check_device(device),
+            rounds=rounds or default_rounds,
+            tick=tick,
+        )
+        return measure.to_records(rows)
+
+    _measure("matfun", run, report, out, threads)
+
+
+@app.command("pooling")
+def bench_pooling(
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Timed rounds; every case once a round.  [default: 5]")
+    ] = None,
+    random_weights: Annotated[
+        bool, typer.Option("--random-weights", help="Do without the ImageNet weights of VGG-16 (a download).")
+    ] = False,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves the default.")] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A tiny network with random weights, small sizes: seconds.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV file, the Markdown tables and the plot.")] = Path(
+        "runs/bench"
+    ),
+) -> None:
+    """What heads cost next to their network, what the thin path and bfloat16 save, and how exact they are."""
+    from dataclasses import replace
+
+    from ..bench import pooling as measure
+    from ..report import pooling as report
+
+    settings = measure.QUICK if quick else measure.Settings()
+    settings = replace(
+        settings,
+        rounds=rounds or settings.rounds,
+        weights=None if random_weights else settings.weights,
+    )
+    _measure("pooling", lambda tick: measure.to_records(measure.run(settings, tick)), report, out, threads)
+
+
+def _measure(name: str, run: Callable[[Tick], list[dict[str, Any]]], report: Any, out: Path, threads: int) -> None:
+    """Run with progress bars, print the table, write CSV, Markdown and plot."""
+    import torch
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from .. import files
+    from ..bench import machine
+
+    out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+    if threads:
+        torch.set_num_threads(threads)
+    console = make_console()
+    progress = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
+    )
+    tasks: dict[str, Any] = {}
+
+    def tick(label: str, total: int) -> None:
+        if label not in tasks:
+            tasks[label] = progress.add_task(label, total=total)
+        progress.advance(tasks[label])
+
+    with progress:
+        records = run(tick)
+    console.print(report.terminal_table(records))
+    stem = out / f"{name}_{machine.slug()}"
+    files.write_csv(stem.with_name(stem.name + ".csv"), records)
+    with files.written_whole(stem.with_name(stem.name + ".md")) as path:
+        path.write_text(report.markdown(records))
+    report.plot(records, stem.with_name(stem.name + ".png"))
+    console.print(f"Written: {stem}.csv, .md, .png", soft_wrap=True)

@@ -1,0 +1,46 @@
+"""What several commands share."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def make_console() -> Console:
+    """The terminal's own width, or 120 columns in a pipe."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
+def names(option: str, text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not parts:
+        raise ValueError(f"{option}: expected names separated by commas, got {text!r}; see --help.")
+    return parts
+
+
+def numbers(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers >= 1 separated by commas."""
+    try:
+        parsed = tuple(int(part) for part in names(option, text))
+    except ValueError:
+        parsed = ()
+    if not parsed or min(parsed) < 1:
+        raise ValueError(f"{option}: expected whole numbers >= 1 separated by commas, got {text!r}; try 64,512.")
+    return parsed
+
+
+def device(text: str) -> str:
+    """A device that is present."""
+    import torch
+
+    try:
+        torch.empty(0, device=text)
+    except (RuntimeError, AssertionError):
+        raise ValueError(f"--device: expected a device that is present, got {text!r}; use cpu.") from None
+    return text

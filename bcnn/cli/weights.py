@@ -1,0 +1,114 @@
+"""`bcnn weights`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .common import make_console
+
+if TYPE_CHECKING:
+    from ..models.weights.fetch import Report
+
+app = typer.Typer(help="ImageNet weights: from the package index or from files you have.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_weights() -> None:
+    """List every set of weights, where it comes from, and whether it is here."""
+    from rich.table import Table
+
+    from ..models.weights import cache, store
+
+    table = Table(title="weights", title_justify="left")
+    for name in ("name", "backbone", "about", "from", "here"):
+        table.add_column(name, overflow="fold")
+    for name, weights, cached in store.status():
+        package = weights.package
+        source = f"bcnn weights import {weights.file_hint}"
+        if package is not None:
+            source = f"package index, {package.size_mb:.0f} MB"
+        table.add_row(name, weights.backbone, weights.about, source, "yes" if cached else "")
+    console = make_console()
+    console.print(table)
+    console.print(f"Kept in {cache.folder()} (set {cache.VARIABLE} to change it).", soft_wrap=True)
+
+
+@app.command("fetch")
+def fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="Names from `bcnn weights list`.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Everything the package index has.")] = False,
+) -> None:
+    """Get weights from the package index, check them by sha256, and keep them as safetensors."""
+    from ..models.weights import WEIGHTS, store
+
+    chosen = [name for name, weights in WEIGHTS.items() if weights.package is not None] if everything else names
+    if not chosen:
+        raise ValueError("weights fetch: expected a name or --all, got neither; see: bcnn weights list")
+    for name in chosen:
+        with _progress() as report:
+            path = store.fetch(name, report)
+        typer.echo(f"{name}: {path}")
+
+
+@app.command("import")
+def import_weights(
+    file: Annotated[Path, typer.Argument(help="A .mat, .pth, .pth.tar file, or an archive of the package index.")],
+    name: Annotated[str | None, typer.Option("--as", help="Which weights they are; found out if not said.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="For a checkpoint of the paper's authors: the network's file to write.")
+    ] = None,
+) -> None:
+    """Import weights from a file: MatConvNet, torchvision, or a checkpoint released by the paper's authors."""
+    from ..models import authors, files
+    from ..models.weights import cache, store
+
+    if name is None and file.is_file() and authors.is_checkpoint(file):
+        target = out or file.with_suffix("").with_suffix(".safetensors")
+        model = authors.import_checkpoint(file)
+        files.save(model, target, notes={"imported_from": file.name})
+        typer.echo(f"{file.name}: a whole network of {model.config.num_classes} classes; bcnn.load({str(target)!r})")
+        return
+    with _progress() as report:
+        imported = store.import_file(file, name, report)
+    for each in imported:
+        typer.echo(f"{each}: {cache.path_of(each)}")
+
+
+@app.command("verify")
+def verify(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names from `bcnn weights list`; all that are here.")
+    ] = None,
+) -> None:
+    """Check that the weights kept here are whole and the right ones."""
+    from ..models.weights import store
+
+    chosen = names or [status.name for status in store.status() if status.cached]
+    if not chosen:
+        typer.echo("No weights here yet; see: bcnn weights list")
+    wrong = 0
+    for name in chosen:
+        problem = store.verify(name)
+        wrong += problem is not None
+        typer.echo(f"{name}: {problem or 'right'}")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _progress() -> Iterator[Report]:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=make_console(), transient=True) as progress:
+        task: Any = progress.add_task("starting", total=None)
+
+        def report(what: str, done: int, total: int) -> None:
+            progress.update(task, description=what, completed=done, total=total or None)
+
+        yield report
