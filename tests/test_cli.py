@@ -10,7 +10,7 @@ from bcnn.files import read_csv
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "bcnn.cli", *arguments], capture_output=True, text=True, cwd=cwd)
+    return subprocess.run([sys.executable, "-m", "bcnn", *arguments], capture_output=True, text=True, cwd=cwd)
 
 
 def test_help_and_version():

@@ -40,10 +40,6 @@ def main() -> None:
     """Run the command; an error of ours is one line, not a traceback."""
     try:
         app()
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         typer.secho(f"bcnn: {error}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from None
-
-
-if __name__ == "__main__":
-    main()

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from ..data.preprocess import Preprocessing
+from ..linalg.autodiff import full_precision
 from ..pooling import POOLINGS
 from ..pooling.head import Head, HeadConfig, make_config
 from .backbones import BACKBONES, make_backbone
@@ -55,12 +57,14 @@ class BCNN(nn.Module):
             self.classifier = nn.Linear(self.num_features, config.num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores of the classes."""
+        """Scores of the classes, in float32 whatever the precision of the backbone and the classifier."""
         descriptors = self.describe(images)
-        if isinstance(self.classifier, nn.Linear):
-            descriptors = descriptors.to(self.classifier.weight.dtype)
-        scores: Tensor = self.classifier(descriptors)
-        return scores
+        classifier = self.classifier
+        if not isinstance(classifier, nn.Linear):
+            return descriptors
+        with full_precision(descriptors):
+            weight, bias = classifier.weight.to(descriptors.dtype), classifier.bias.to(descriptors.dtype)
+            return linear(descriptors, weight, bias)
 
     def describe(self, images: Tensor) -> Tensor:
         """Descriptors, shape (B, `num_features`)."""

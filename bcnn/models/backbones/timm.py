@@ -32,7 +32,9 @@ class TimmBackbone(nn.Module):
         if not timm.is_model(short):
             raise unknown_name("timm", "model", short, timm.list_models())
         size = {} if image_size is None or not _takes_size(timm, short) else {"img_size": image_size}
-        layers = timm.create_model(short, features_only=True, pretrained=False, **size).feature_info.module_name()
+        with torch.device("meta"):  # only to ask it for the names of its layers
+            whole = timm.create_model(short, pretrained=False, **size)
+        layers = [str(info["module"]) for info in whole.feature_info]
         index = len(layers) - 1 if cut is None else _index_of(name, cut, layers)
         self.network = timm.create_model(short, features_only=True, out_indices=[index], pretrained=pretrained, **size)
         self.name, self.cut = name, layers[index]

@@ -1,0 +1,5 @@
+"""``python -m bcnn`` is the `bcnn` command."""
+
+from .cli import main
+
+main()

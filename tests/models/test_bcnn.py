@@ -1,0 +1,227 @@
+"""The network: built by name, trained through, saved and loaded, wrong files refused."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import bcnn
+from bcnn.models import files
+from bcnn.models.bcnn import ModelConfig
+from bcnn.models.weights import WEIGHTS, cache, store
+from bcnn.pooling.head import PRESETS
+
+from .weights.files import random_tensors, write_matconvnet
+
+IMAGES = torch.rand(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+
+def tiny(preset="improved_bcnn", **options):
+    torch.manual_seed(0)
+    return bcnn.build_model(preset, **{"backbone": "tiny", "num_classes": 4, "weights": None, **options})
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_trains_end_to_end(preset):
+    model = tiny(preset).train()
+    labels = torch.tensor([0, 1, 2])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    losses = []
+    for _ in range(12):
+        loss = nn.functional.cross_entropy(model(IMAGES), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] - 0.05
+
+
+def test_parts_and_widths():
+    model = tiny(proj_dim=8)
+    assert model.features(IMAGES).shape == (3, 8, 8, 8)
+    assert model.describe(IMAGES).shape == (3, 36) == (3, model.num_features)
+    assert model(IMAGES).shape == (3, 4)
+    assert tiny(num_classes=None)(IMAGES).shape == (3, 32 * 33 // 2)
+    assert tiny(triangle=False).num_features == 1024
+    assert tiny(layer="relu2").num_features == 16 * 17 // 2
+    assert not model.training
+
+
+def test_the_papers_network_has_the_papers_shape():
+    with torch.device("meta"):
+        model = bcnn.build_model("improved_bcnn", backbone="vgg16", num_classes=200, weights=None, triangle=False)
+    assert model.classifier.weight.shape == (200, 512 * 512)
+    assert model.config.cut == "relu5_3"
+    assert model.config.preprocessing.size == 448
+
+
+def test_descriptor_is_backbone_then_head():
+    model = tiny("o2p", eps=0.1)
+    torch.testing.assert_close(model.describe(IMAGES), bcnn.describe(model.backbone(IMAGES), "o2p", eps=0.1))
+
+
+def test_freezing_until_a_layer():
+    model = tiny(frozen_until="relu2")
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    assert frozen == [f"backbone.layers.conv{i}.{kind}" for i in (1, 2) for kind in ("weight", "bias")]
+
+
+def test_bfloat16_and_autocast_leave_descriptor_and_scores_in_float32():
+    exact = tiny()
+    half = tiny().bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = tiny()
+        results = [(half.describe(IMAGES.bfloat16()), half(IMAGES.bfloat16())), (cast.describe(IMAGES), cast(IMAGES))]
+    for descriptors, scores in results:
+        assert descriptors.dtype == scores.dtype == torch.float32
+        assert (descriptors * exact.describe(IMAGES)).sum(-1).min() > 0.999
+        torch.testing.assert_close(scores, exact(IMAGES), rtol=0, atol=2e-2)
+    half(IMAGES.bfloat16()).sum().backward()
+    assert all(p.grad.dtype == torch.bfloat16 and p.grad.isfinite().all() for p in half.parameters())
+
+
+def test_weights_reach_the_backbone(tmp_path, monkeypatch):
+    import numpy as np
+
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    tensors = random_tensors("vgg_m")
+    write_matconvnet(tmp_path / "imagenet-vgg-m.mat", tensors, average=np.array([[[100.0, 110.0, 120.0]]]))
+    store.import_file(tmp_path / "imagenet-vgg-m.mat")
+    model = bcnn.build_model("bcnn", backbone="vgg_m", layer="relu3")
+    assert torch.equal(model.backbone.layers.conv3.weight, tensors["conv3.weight"])
+    assert model.config.weights == "vgg_m_matconvnet"
+    assert model.config.preprocessing.mean == (100.0, 110.0, 120.0)
+    assert model.config.preprocessing.pixel_max == 255
+    smaller = bcnn.build_model("bcnn", backbone="vgg_m", weights="vgg_m_matconvnet", image_size=224)
+    assert smaller.config.preprocessing.size == 224
+    with pytest.raises(ValueError, match="expected weights for 'alexnet', got 'vgg_m_matconvnet', which are for"):
+        bcnn.build_model("bcnn", backbone="alexnet", weights="vgg_m_matconvnet")
+    path = bcnn.save(model, tmp_path / "m.safetensors")
+    assert bcnn.load(path).config == model.config
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "bcn"}, "unknown preset 'bcn'; did you mean 'bcnn'"),
+        ({"backbone": "vgg19"}, "unknown backbone 'vgg19'"),
+        ({"layer": "relu7"}, "unknown layer 'relu7'"),
+        ({"num_classes": 0}, "expected `num_classes` to be a whole number >= 1"),
+        ({"proj_dim": 2.5}, "expected `proj_dim`"),
+        ({"frozen_until": "conv9"}, "layer to freeze until 'conv9'"),
+        ({"pooling": "asymmetric", "normalize": "l2"}, "a pooling of one feature map, got 'asymmetric'"),
+        ({"layout": "tokens"}, "expected layout 'maps'"),
+        ({"normalise": "l2"}, "did you mean 'normalize'"),
+        ({"weights": "vgg16_imagenet"}, "expected weights for 'tiny'"),
+        ({"weights": "imagenet"}, "unknown name 'imagenet'"),
+    ],
+)
+def test_bad_arguments_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        tiny(**options)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_saved_and_loaded_it_gives_the_same_scores(preset, tmp_path):
+    model = tiny(preset, frozen_until="conv1", proj_dim=6)
+    path = bcnn.save(model, tmp_path / "new" / "model.safetensors", notes={"classes": ["a", "b", "c", "d"]})
+    again = bcnn.load(path)
+    assert again.config == model.config
+    assert torch.equal(again(IMAGES), model(IMAGES))
+    assert not again.training
+    assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in model.parameters()]
+    assert files.read_notes(path) == {"classes": ["a", "b", "c", "d"]}
+    assert [p.name for p in path.parent.iterdir()] == ["model.safetensors"]
+
+
+def test_a_learned_exponent_and_options_survive(tmp_path):
+    model = tiny(normalize=("matrix_power(0.4, learnable=True)", "signed_sqrt(1e-6)", "l2"), eps=0.3)
+    with torch.no_grad():
+        model.head.normalizations[0].p.fill_(0.7)
+    again = bcnn.load(bcnn.save(model, tmp_path / "m.safetensors"))
+    assert again.head.normalizations[0].p.item() == pytest.approx(0.7)
+    assert again.config.head.eps == 0.3
+    assert torch.equal(again(IMAGES), model(IMAGES))
+
+
+def test_the_header_is_plain_json(tmp_path):
+    path = bcnn.save(tiny(), tmp_path / "m.safetensors")
+    content = path.read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    assert header["format"] == "bcnn-model"
+    assert header["version"] == "1"
+    config = json.loads(header["config"])
+    assert config["backbone"] == "tiny"
+    assert config["head"]["normalize"] == ["matrix_sqrt", "signed_sqrt", "l2"]
+    assert files.config_from(config) == tiny().config
+
+
+def rewritten(path, *, metadata=None, tensors=None):
+    """The same file with another header or other tensors."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata()
+    save_file(load_file(path) if tensors is None else tensors, path, metadata={**about, **(metadata or {})})
+    return path
+
+
+def test_wrong_files_are_refused_with_the_reason(tmp_path):
+    good = tiny()
+    path = tmp_path / "m.safetensors"
+    with pytest.raises(FileNotFoundError, match="which is not there"):
+        bcnn.load(path)
+    path.write_bytes(b"not a model")
+    with pytest.raises(ValueError, match=r"expected a safetensors file written by bcnn\.save"):
+        bcnn.load(path)
+    save_file({"a": torch.zeros(2)}, path)
+    with pytest.raises(ValueError, match="got another safetensors file"):
+        bcnn.load(path)
+    with pytest.raises(ValueError, match=r"format version 1 or older, got '2'.*install a newer bcnn"):
+        bcnn.load(rewritten(bcnn.save(good, path), metadata={"version": "2"}))
+    config = asdict(good.config)
+    with pytest.raises(ValueError, match="unknown field 'depth' in ModelConfig"):
+        bcnn.load(rewritten(bcnn.save(good, path), metadata={"config": json.dumps({**config, "depth": 3})}))
+    with pytest.raises(ValueError, match="expected a configuration that this version knows"):
+        bcnn.load(rewritten(bcnn.save(good, path), metadata={"config": "{"}))
+    tensors = load_file(bcnn.save(good, path))
+    missing = {name: value for name, value in tensors.items() if name != "classifier.bias"}
+    with pytest.raises(ValueError, match=r"got classifier\.bias missing"):
+        bcnn.load(rewritten(bcnn.save(good, path), tensors=missing))
+    wrong = {**tensors, "classifier.bias": torch.zeros(9)}
+    with pytest.raises(ValueError, match=r"classifier\.bias of shape \(9,\) instead of \(4,\)"):
+        bcnn.load(rewritten(bcnn.save(good, path), tensors=wrong))
+
+
+def test_only_our_networks_are_saved():
+    with pytest.raises(TypeError, match=r"made by bcnn\.build_model, got Linear"):
+        bcnn.save(nn.Linear(2, 2), "x.safetensors")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = bcnn.save(tiny(), tmp_path / "m.safetensors")
+    before = path.read_bytes()
+
+    def fail(tensors, target, metadata):
+        target.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(files, "save_file", fail)
+    with pytest.raises(OSError, match="disk full"):
+        bcnn.save(tiny("bcnn"), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_config_is_frozen_data():
+    config = tiny().config
+    assert isinstance(config, ModelConfig)
+    assert replace(config, num_classes=9) != config
+    assert WEIGHTS["vgg16_imagenet"].preprocessing.mean == (0.485, 0.456, 0.406)
