@@ -1,23 +1,24 @@
 """The README's code runs, its tables are those of the results file, its links lead somewhere."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bcnn.files import read_csv
-from bcnn.report import matfun
-
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
-def test_python_blocks_run(block):
-    result = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
+BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_python_blocks_run(block, tmp_path):
+    result = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
 
 
@@ -35,12 +36,16 @@ def test_local_links_exist(page):
         assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}, which is not there"
 
 
-def test_tables_are_those_of_the_results_file():
-    (path,) = (ROOT / "benchmarks" / "results").glob("matfun_*.csv")
-    records = read_csv(path)
-    sections = re.findall(r"<!-- bench matfun: (\w+) (\w+) -->\n(.*?)\n<!-- end -->", README, re.DOTALL)
-    assert len(sections) == README.count("<!-- bench matfun") >= 4
-    for regime, function, text in sections:
-        chosen = [r for r in records if (r["regime"], r["function"]) == (regime, function)]
-        assert chosen
-        assert text.strip() == matfun.markdown(chosen).strip()
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_are_those_of_the_results_files(page):
+    update = runpy.run_path(str(ROOT / "benchmarks" / "update_docs.py"))
+    text = (ROOT / page).read_text()
+    assert update["rendered"](text) == text, "run benchmarks/update_docs.py"
+    opened = re.findall(r"<!-- (bench \w+|eps): .+? -->", text)
+    assert set(opened) <= set(update["TABLES"])
+    assert len(opened) == text.count("<!-- end -->")
+
+
+def test_the_readme_shows_measurements():
+    assert README.count("<!-- bench matfun") >= 4
+    assert README.count("<!-- bench pooling") >= 1

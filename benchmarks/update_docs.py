@@ -1,0 +1,84 @@
+"""Puts the tables of benchmarks/results into README.md and docs/, between their markers; a test keeps them equal.
+
+Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, or choose_eps.py)
+
+Markers, each closed by <!-- end -->: ``bench matfun: REGIME FUNCTION``, ``bench pooling: START OF A TITLE``, ``eps: BACKBONE``.
+"""
+
+import re
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+from bcnn.files import read_csv, written_whole
+from bcnn.report import matfun, pooling
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+
+def only(pattern: str) -> Path:
+    """The one results file of that name, whatever the machine."""
+    (path,) = RESULTS.glob(pattern)
+    return path
+
+
+def matfun_table(argument: str) -> str:
+    regime, function = argument.split()
+    records = read_csv(only("matfun_*.csv"))
+    return matfun.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
+
+
+def pooling_table(argument: str) -> str:
+    return pooling.markdown([r for r in read_csv(only("pooling_*.csv")) if r["group"].startswith(argument)])
+
+
+def eps_table(argument: str) -> str:
+    """Rows: normalizations; columns: eps; accuracy in percent with its standard error over the folds."""
+    records = read_csv(RESULTS / f"eps_{argument}.csv")
+    columns = list(dict.fromkeys(float(r["eps"]) for r in records))
+    lines = ["| " + " | ".join([f"{argument}, eps", *(f"{eps:g}" for eps in columns)]) + " |"]
+    lines.append("| --- " + "| ---: " * len(columns) + "|")
+    for name, group in groupby(records, key=lambda r: r["normalize"]):
+        cells = {float(r["eps"]): f"{100 * float(r['accuracy']):.1f}" for r in group}
+        lines.append("| " + " | ".join([name, *(cells.get(eps, "") for eps in columns)]) + " |")
+    error = max(float(r["standard_error"]) for r in records)
+    first = records[0]
+    return "\n".join(lines) + (
+        f"\n\nPercent, 5-fold cross-validation on {first['num_images']} training images of {first['num_classes']} classes; "
+        f"standard errors up to {100 * error:.1f}. {first['machine']}, torch {first['torch']}.\n"
+    )
+
+
+TABLES: dict[str, Callable[[str], str]] = {
+    "bench matfun": matfun_table,
+    "bench pooling": pooling_table,
+    "eps": eps_table,
+}
+
+
+def rendered(text: str) -> str:
+    """A page with its tables as the results files have them now."""
+
+    def section(match: re.Match[str]) -> str:
+        kind, argument = match.groups()
+        return f"<!-- {kind}: {argument} -->\n{TABLES[kind](argument).strip()}\n<!-- end -->"
+
+    kinds = "|".join(TABLES)
+    text = re.sub(rf"<!-- ({kinds}): (.+?) -->\n.*?<!-- end -->", section, text, flags=re.DOTALL)
+    for name in ("matfun", "pooling"):
+        stem = only(f"{name}_*.csv").stem
+        text = re.sub(rf"(benchmarks/results/){name}_[\w.-]*?(\.(?:png|md|csv)\b)", rf"\g<1>{stem}\g<2>", text)
+    return text
+
+
+def main() -> None:
+    for page in PAGES:
+        text = rendered(page.read_text())
+        with written_whole(page) as temporary:
+            temporary.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
