@@ -104,8 +104,9 @@ def verify(
 def _progress() -> Iterator[Report]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
+    console = make_console()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=make_console(), transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task: Any = progress.add_task("starting", total=None)
 
         def report(what: str, done: int, total: int) -> None:

@@ -60,9 +60,11 @@ def load_state(path: Path) -> Mapping[str, Any]:
     """The mapping in a PyTorch file, read with ``weights_only=True``."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: expected a PyTorch file of tensors (weights_only=True), got: {reason}") from None
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError):
+        raise ValueError(
+            f"{path}: expected a PyTorch file of tensors alone, got something else or a damaged file; "
+            "save model.state_dict()."
+        ) from None
     if not isinstance(content, Mapping):
         raise ValueError(f"{path}: expected a state dict, got {type(content).__name__}; save model.state_dict().")
     return content

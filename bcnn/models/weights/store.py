@@ -128,10 +128,10 @@ def _guess(path: Path) -> str:
         try:
             weights.read(path, weights.backbone, weights.preprocessing)
         except ValueError as error:
-            reasons.append(f"{name}: {error}")
+            reasons.append(str(error))
         else:
             return name
-    listed = "\n  ".join(reasons) or "none is read from such a file"
+    listed = "\n  ".join(dict.fromkeys(reasons)) or "none is read from such a file"
     raise ValueError(
         f"{path}: expected the weights of a known network ({', '.join(BACKBONES)}) in a .mat, .pth or .pt file, or an "
         f"archive of the package index, got none of them:\n  {listed}"

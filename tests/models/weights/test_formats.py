@@ -57,7 +57,7 @@ def test_a_harmful_pickle_is_refused_unexecuted(tmp_path):
         formats.flax_pickle(path, "vgg16", PLAIN)
     assert not trace.exists()
     torch.save({"features.0.weight": Harmful(trace)}, tmp_path / "harm.pth")
-    with pytest.raises(ValueError, match=r"harm\.pth: expected a PyTorch file of tensors"):
+    with pytest.raises(ValueError, match=r"harm\.pth: expected a PyTorch file of tensors alone"):
         formats.state_dict(tmp_path / "harm.pth", "vgg16", PLAIN)
     assert not trace.exists()
 

@@ -158,7 +158,7 @@ def test_import_finds_out_what_a_file_is(kept, tmp_path):
     assert store.load("vgg_m_matconvnet").preprocessing.mean == (100.0, 100.0, 100.0)
     assert store.default_for("vgg_m") == "vgg_m_matconvnet"
     torch.save({"a": torch.zeros(2)}, tmp_path / "other.pth")
-    with pytest.raises(ValueError, match=r"(?s)other\.pth: expected the weights of a known network.*vgg16_torchvision"):
+    with pytest.raises(ValueError, match=r"(?s)other\.pth: expected the weights of a known network.*for vgg16"):
         store.import_file(tmp_path / "other.pth")
     with pytest.raises(FileNotFoundError, match="which is not there"):
         store.import_file(tmp_path / "missing.pth")
