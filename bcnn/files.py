@@ -17,13 +17,15 @@ T = TypeVar("T")
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` to write to; it takes the place of `path` when the block ends well."""
+    path = path.resolve()  # a link stays a link
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o644)
+        os.umask(mask := os.umask(0o077))  # the only way to ask for it
+        temporary.chmod(0o666 & ~mask)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

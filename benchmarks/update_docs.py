@@ -2,7 +2,7 @@
 
 Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, or choose_eps.py)
 
-Markers, each closed by an end: ``bench matfun: REGIME FUNCTION``, ``bench pooling: START OF A TITLE``, ``eps: BACKBONE``.
+Markers: ``bench matfun: REGIME FUNCTION``, ``bench pooling: START OF A TITLE``, ``eps: BACKBONE``, each with its ``end``.
 """
 
 import re
@@ -46,7 +46,7 @@ def eps_table(argument: str) -> str:
     error = max(float(r["standard_error"]) for r in records)
     first = records[0]
     return "\n".join(lines) + (
-        f"\n\nPercent, 5-fold cross-validation on {first['num_images']} training images of {first['num_classes']} classes; "
+        f"\n\nPercent, 5-fold cross-validation on {first['num_images']} images of {first['num_classes']} classes; "
         f"standard errors up to {100 * error:.1f}. {first['machine']}, torch {first['torch']}.\n"
     )
 

@@ -1,8 +1,11 @@
 """Files are whole or absent."""
 
+import os
+from dataclasses import dataclass
+
 import pytest
 
-from bcnn.files import read_csv, write_csv, written_whole
+from bcnn.files import from_json, read_csv, write_csv, written_whole
 
 
 def test_round_trip(tmp_path):
@@ -20,3 +23,30 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path):
         temporary.write_text("half \udce4")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_umask_holds_and_a_link_stays_a_link(tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    link.symlink_to(target)
+    previous = os.umask(0o077)
+    try:
+        with written_whole(link) as temporary:
+            temporary.write_text("new")
+    finally:
+        os.umask(previous)
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_json_of_a_newer_version_is_refused():
+    assert from_json(Point, {"x": 1, "y": [2, 3]}) == Point(1, (2, 3))
+    with pytest.raises(ValueError, match="unknown field 'z' in Point"):
+        from_json(Point, {"x": 1, "z": 2})
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+    y: tuple[int, ...] = ()

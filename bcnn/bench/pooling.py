@@ -68,6 +68,12 @@ QUICK = Settings("tiny", None, image_size=64, batch=2, thin_sizes=((64, 16, 2),)
 
 def run(settings: Settings, tick: Tick = lambda label, total: None) -> list[Row]:
     """All three tables."""
+    try:
+        import skimage.data  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "bench pooling: expected scikit-image, whose photographs it takes, got none; run: pip install 'bcnn[demo]'."
+        ) from None
     model = build_model("improved_bcnn", backbone=settings.backbone, weights=settings.weights)
     images = photographs(model, settings)
     rows = _heads(model, images, settings, tick)

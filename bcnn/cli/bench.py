@@ -18,15 +18,15 @@ Tick = Callable[[str, int], None]
 
 @app.command("matfun")
 def bench_matfun(
-    dims: Annotated[str | None, typer.Option(help="Matrix sizes d, separated by commas.  [default: 512]")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Matrices a batch.  [default: 8]")] = None,
+    dims: Annotated[str | None, typer.Option(show_default="512", help="Matrix sizes d, separated by commas.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, show_default="8", help="Matrices a batch.")] = None,
     regime: Annotated[str, typer.Option(help="Of paper, rank_deficient, flat; separated by commas.")] = (
         "paper,rank_deficient,flat"
     ),
     function: Annotated[str, typer.Option(help="Of sqrt, log, power; separated by commas.")] = "sqrt,log,power",
     device: Annotated[str, typer.Option(help="cpu or cuda (untested).")] = "cpu",
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Timed rounds; every method once a round.  [default: 7]")
+        int | None, typer.Option(min=1, show_default="7", help="Timed rounds; every method once a round.")
     ] = None,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves the default.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Defaults of d=128, batch 4, 3 rounds: seconds.")] = False,
@@ -58,7 +58,7 @@ def bench_matfun(
 @app.command("pooling")
 def bench_pooling(
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Timed rounds; every case once a round.  [default: 5]")
+        int | None, typer.Option(min=1, show_default="5", help="Timed rounds; every case once a round.")
     ] = None,
     random_weights: Annotated[
         bool, typer.Option("--random-weights", help="Do without the ImageNet weights of VGG-16 (a download).")

@@ -62,17 +62,24 @@ def import_weights(
     out: Annotated[
         Path | None, typer.Option(help="For a checkpoint of the paper's authors: the network's file to write.")
     ] = None,
+    sqrt_iters: Annotated[
+        int, typer.Option(min=1, help="For such a checkpoint: its --matrix_sqrt_iter, which the file does not tell.")
+    ] = 5,
 ) -> None:
     """Import weights from a file: MatConvNet, torchvision, or a checkpoint released by the paper's authors."""
     from ..models import authors, files
     from ..models.weights import cache, store
 
     if name is None and file.is_file() and authors.is_checkpoint(file):
-        target = out or file.with_suffix("").with_suffix(".safetensors")
-        model = authors.import_checkpoint(file)
-        files.save(model, target, notes={"imported_from": file.name})
+        target = _target(file) if out is None else out
+        model = authors.import_checkpoint(file, sqrt_iters=sqrt_iters)
+        assumed = authors.assumptions(model)
+        files.save(model, target, notes={"imported_from": file.name, "assumed": assumed})
         typer.echo(f"{file.name}: a whole network of {model.config.num_classes} classes; bcnn.load({str(target)!r})")
+        typer.echo(assumed)
         return
+    if out is not None:
+        raise ValueError("weights import: expected --out with a checkpoint of the paper's authors alone.")
     with _progress() as report:
         imported = store.import_file(file, name, report)
     for each in imported:
@@ -98,6 +105,17 @@ def verify(
         typer.echo(f"{name}: {problem or 'right'}")
     if wrong:
         raise typer.Exit(1)
+
+
+def _target(file: Path) -> Path:
+    """Beside the checkpoint, under its name; never over a file that is there."""
+    stem = file.name
+    for suffix in (".tar", ".pth", ".pt"):
+        stem = stem.removesuffix(suffix)
+    target = file.with_name(f"{stem}.safetensors")
+    if target.exists():
+        raise FileExistsError(f"{target}: expected no such file yet, got one; name it with --out to replace it.")
+    return target
 
 
 @contextmanager

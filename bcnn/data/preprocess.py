@@ -65,7 +65,7 @@ class Preprocessing:
         """The RGB square that the network sees, still a picture."""
         from PIL.Image import Resampling
 
-        image = image if image.mode == "RGB" else image.convert("RGB")
+        image = to_rgb(image)
         to = self.resize_to or self.size
         width, height = to, to
         if self.resize == "shorter":
@@ -87,6 +87,22 @@ class Preprocessing:
         return ((pixels * (self.pixel_max / 255) - mean) / std).contiguous()
 
 
+def to_rgb(image: Image) -> Image:
+    """Eight bits of red, green and blue; sixteen bits of grey are scaled, where Pillow would cut them off at 255."""
+    import numpy
+    from PIL.Image import fromarray
+
+    if image.mode == "RGB":
+        return image
+    if image.mode == "F":
+        raise ValueError("preprocessing: expected an image of 8 or 16 bits, got floating-point numbers (mode F).")
+    if image.mode.startswith("I"):
+        grey = numpy.asarray(image).astype(numpy.int64).clip(0, 65535)
+        wide = image.mode != "I" or grey.max(initial=0) > 255
+        image = fromarray((grey // 257 if wide else grey).astype(numpy.uint8))
+    return image.convert("RGB")
+
+
 def open_image(path: Path) -> Image:
     """The photograph in a file, turned as its camera says, in RGB; an OSError that names the file if it is broken."""
     import PIL.Image
@@ -94,8 +110,7 @@ def open_image(path: Path) -> Image:
 
     try:
         with PIL.Image.open(path) as image:
-            turned = ImageOps.exif_transpose(image)
-            return turned.convert("RGB")
+            return to_rgb(ImageOps.exif_transpose(image))
     except FileNotFoundError:
         raise
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, PIL.Image.DecompressionBombError) as error:

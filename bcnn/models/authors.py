@@ -8,6 +8,7 @@ root shifted by 1e-5, l2, and the full matrix.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from .weights.formats import in_order, load_state
 
 _FEATURES, _CLASSIFIER, _ROOT = "feature_extractors.", "fc.", "m_sqrt."
 
-SQUARE_ROOT = (
-    "matrix_sqrt(forward='newton_schulz', num_iters=5, backward='lyapunov', solver='iterative', solver_iters=5)"
+_SQUARE_ROOT = (
+    "matrix_sqrt(forward='newton_schulz', num_iters={n}, backward='lyapunov', solver='iterative', solver_iters={n})"
 )
 
 # Their preprocessing by dataset, told by the number of classes: birds keep their shape, aircraft are cut from 512.
@@ -45,11 +46,18 @@ def is_checkpoint(path: Path) -> bool:
         return False
 
 
-def import_checkpoint(path: Path) -> BCNN:
+def import_checkpoint(path: Path, *, sqrt_iters: int = 5) -> BCNN:
     """A checkpoint of the authors as a network that gives the same scores, read with ``weights_only=True``.
 
-    VGG-D alone, which is what they released with these keys; a bottleneck or a projection is refused.
+    VGG-D alone, which is what they released with these keys; a bottleneck or a projection is refused. A file does not
+    tell everything: `assumptions` says what was taken for granted.
+
+    Args:
+        path: the ``.pth.tar`` file.
+        sqrt_iters: their ``--matrix_sqrt_iter``, where the file has a matrix square root at all.
     """
+    if sqrt_iters < 1:
+        raise ValueError(f"import_checkpoint: expected `sqrt_iters` >= 1, got {sqrt_iters}.")
     state = _states(load_state(path))
     if not is_authors(state):
         raise ValueError(
@@ -67,12 +75,16 @@ def import_checkpoint(path: Path) -> BCNN:
     if weight.shape[1] != 512 * 512:
         raise ValueError(f"{path}: expected a classifier of 512 x 512 features, got {weight.shape[1]}.")
     num_classes = len(weight)
-    has_root = any(key.startswith(_ROOT) for key in state)
+    root = [_SQUARE_ROOT.format(n=sqrt_iters)] if any(key.startswith(_ROOT) for key in state) else []
     config = ModelConfig(
         backbone="vgg16",
         cut="relu5_3",
         head=HeadConfig(
-            normalize=(*([SQUARE_ROOT] if has_root else []), "shifted_sqrt(delta=1e-05)", "l2(length=1e-12)"),
+            normalize=(
+                *root,
+                "shifted_sqrt(delta=1e-05)",
+                "l2(length=1e-12)",
+            ),
             eps=0.0,
             triangle=False,
         ),
@@ -86,7 +98,17 @@ def import_checkpoint(path: Path) -> BCNN:
     return model.eval()
 
 
+def assumptions(model: BCNN) -> str:
+    """What the file of an imported network did not say."""
+    prepared = model.config.preprocessing
+    cut = "" if prepared.resize_to is None else f", cut from {prepared.resize_to}"
+    return (
+        "assumed: plain bilinear pooling (a democratic one has the same keys), "
+        f"{', '.join(model.config.head.normalize)}; images of {prepared.size} pixels ({prepared.resize}{cut})"
+    )
+
+
 def _states(content: Any) -> dict[str, Tensor]:
-    """The tensors, without the prefix of a parallel wrapper; the released files hold them under ``state_dict``."""
-    state = content.get("state_dict", content) if hasattr(content, "get") else {}
+    """The tensors, without the prefix of a parallel wrapper."""
+    state = content if isinstance(content, Mapping) else {}
     return {str(key).removeprefix("module."): value for key, value in state.items() if isinstance(value, torch.Tensor)}

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from ..data.preprocess import Preprocessing
 from ..linalg.autodiff import full_precision
 from ..pooling import POOLINGS
 from ..pooling.head import Head, HeadConfig, make_config
 from .backbones import BACKBONES, make_backbone
-from .backbones.timm import TimmBackbone
+from .backbones.timm import PREFIX, TimmBackbone
 from .weights import store
 from .weights.fetch import Report, silent
 
@@ -50,21 +49,21 @@ class BCNN(nn.Module):
         if config.proj_dim is not None:
             self.projection = nn.Conv2d(channels, config.proj_dim, 1, bias=False)
             channels = config.proj_dim
-        self.head = Head(**_options_of(config.head))
+        self.head = Head(config.head)
         self.num_features = self.head.num_features(channels)
         self.classifier: nn.Module = nn.Identity()
         if config.num_classes is not None:
             self.classifier = nn.Linear(self.num_features, config.num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores of the classes, in float32 whatever the precision of the backbone and the classifier."""
+        """Scores of the classes, in the precision of the classifier; descriptors where there are no classes."""
         descriptors = self.describe(images)
-        classifier = self.classifier
-        if not isinstance(classifier, nn.Linear):
+        if self.config.num_classes is None:
             return descriptors
+        dtype = next((p.dtype for p in self.classifier.parameters() if p.is_floating_point()), descriptors.dtype)
         with full_precision(descriptors):
-            weight, bias = classifier.weight.to(descriptors.dtype), classifier.bias.to(descriptors.dtype)
-            return linear(descriptors, weight, bias)
+            scores: Tensor = self.classifier(descriptors.to(dtype))
+        return scores
 
     def describe(self, images: Tensor) -> Tensor:
         """Descriptors, shape (B, `num_features`)."""
@@ -118,7 +117,12 @@ def build_model(
     start = weights if weights != "default" else store.default_for(backbone)
     if start is not None and backbone in BACKBONES and start in store.WEIGHTS:
         _check_fit(start, backbone)
-    network = make_backbone(backbone, cut=layer, pretrained=weights is not None, image_size=image_size)
+    if backbone.startswith(PREFIX) and weights not in ("default", None):
+        raise ValueError(
+            f"build_model: expected weights 'default' or None for {backbone!r}, timm's own, got {weights!r}."
+        )
+    cut = None if layer is None else str(layer)
+    network = make_backbone(backbone, cut=cut, pretrained=weights is not None, image_size=image_size)
     preprocessing = Preprocessing()
     if isinstance(network, TimmBackbone):
         preprocessing = network.preprocessing()
@@ -172,7 +176,3 @@ def _check_fit(weights: str, backbone: str) -> None:
         raise ValueError(
             f"build_model: expected weights for {backbone!r}, got {weights!r}, which are for {expected!r}."
         )
-
-
-def _options_of(head: HeadConfig) -> dict[str, Any]:
-    return {name: getattr(head, name) for name in HeadConfig.__dataclass_fields__}

@@ -6,19 +6,22 @@ The header is readable in any text editor; years later the tensors and their mea
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import nn
 
 from .. import __version__
 from ..data.preprocess import Preprocessing
 from ..files import from_json, written_whole
-from ..pooling.head import HeadConfig
+from ..pooling.head import Head, HeadConfig
 from .backbones import make_backbone
+from .backbones.contract import Backbone
+from .backbones.timm import TimmBackbone
 from .bcnn import BCNN, ModelConfig
 
 FORMAT = "bcnn-model"
@@ -35,12 +38,19 @@ def save(model: BCNN, path: str | Path, *, notes: dict[str, Any] | None = None) 
     """
     if not isinstance(model, BCNN):
         raise TypeError(f"save: expected a network made by bcnn.build_model, got {type(model).__name__}.")
+    config = _live_config(model)
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    problems = _differences(tensors, _skeleton(config).state_dict())
+    if problems:
+        raise ValueError(
+            f"save: expected a network that bcnn.load can build again from its configuration, got {problems}; "
+            "keep parts of your own outside of it, or save their state_dict beside it."
+        )
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
         "written_by": f"bcnn {__version__}",
-        "config": json.dumps(asdict(model.config)),
+        "config": json.dumps(asdict(config)),
         "notes": json.dumps(notes or {}),
     }
     with written_whole(Path(path)) as temporary:
@@ -55,22 +65,13 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> BCNN:
         config = config_from(json.loads(about["config"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: expected a configuration that this version knows, got {error}.") from None
-    backbone = make_backbone(config.backbone, cut=config.cut, image_size=config.preprocessing.size)
-    backbone.freeze_until(config.frozen_until)
-    model = BCNN(config, backbone)
-    own = model.state_dict()
-    problems = [f"{name} missing" for name in own if name not in tensors]
-    problems += [f"{name} unknown" for name in tensors if name not in own]
-    problems += [
-        f"{name} of shape {tuple(tensors[name].shape)} instead of {tuple(own[name].shape)}"
-        for name in own
-        if name in tensors and tensors[name].shape != own[name].shape
-    ]
+    model = _skeleton(config)
+    problems = _differences(tensors, model.state_dict())
     if problems:
-        raise ValueError(
-            f"{path}: expected the tensors of {config.backbone}, got {problems[0]} and {len(problems) - 1} more."
-        )
+        raise ValueError(f"{path}: expected the tensors of {config.backbone}, got {problems}.")
     model.load_state_dict(tensors, assign=True)
+    backbone = model.backbone
+    assert isinstance(backbone, Backbone | TimmBackbone)
     backbone.freeze_until(config.frozen_until)  # assigned parameters are new
     return model.to(device).eval()
 
@@ -88,6 +89,40 @@ def config_from(content: dict[str, Any]) -> ModelConfig:
     parts["head"] = from_json(HeadConfig, parts["head"])
     parts["preprocessing"] = from_json(Preprocessing, parts["preprocessing"])
     return from_json(ModelConfig, parts)
+
+
+def _live_config(model: BCNN) -> ModelConfig:
+    """The configuration as the parts are now: a classifier or head may have been replaced, layers frozen."""
+    if not isinstance(model.head, Head) or not isinstance(model.classifier, nn.Linear | nn.Identity):
+        raise TypeError(
+            f"save: expected a bcnn.Head and an nn.Linear classifier, got {type(model.head).__name__} and "
+            f"{type(model.classifier).__name__}; save the state_dict of parts of your own beside it."
+        )
+    classifier = model.classifier
+    return replace(
+        model.config,
+        head=model.head.config,
+        num_classes=classifier.out_features if isinstance(classifier, nn.Linear) else None,
+        frozen_until=getattr(model.backbone, "frozen_until", None),
+    )
+
+
+def _skeleton(config: ModelConfig) -> BCNN:
+    """A network of that configuration, its values of no account; random numbers elsewhere are not disturbed."""
+    with torch.random.fork_rng(devices=[]):
+        return BCNN(config, make_backbone(config.backbone, cut=config.cut, image_size=config.preprocessing.size))
+
+
+def _differences(tensors: dict[str, torch.Tensor], own: dict[str, torch.Tensor]) -> str:
+    """The first difference in names and shapes, and how many there are; empty if there is none."""
+    problems = [f"{name} missing" for name in own if name not in tensors]
+    problems += [f"{name} unknown" for name in tensors if name not in own]
+    problems += [
+        f"{name} of shape {tuple(tensors[name].shape)} instead of {tuple(own[name].shape)}"
+        for name in own
+        if name in tensors and tensors[name].shape != own[name].shape
+    ]
+    return f"{problems[0]} ({len(problems)} in all)" if problems else ""
 
 
 def _read(path: Path, *, tensors: bool = True) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

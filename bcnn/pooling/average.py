@@ -26,6 +26,6 @@ def average_pool(features: Tensor, *, layout: str = "maps", mask: Tensor | None 
         >>> average_pool(torch.tensor([[[1.0, 2.0, 4.0, 9.0]]]))
         tensor([[4.]])
     """
-    X = as_columns("average_pool", features, layout=layout, mask=mask)  # divided by sqrt(n)
+    X = as_columns("average_pool", features, layout=layout, mask=mask, squares=False)  # divided by sqrt(n)
     num_valid = X.new_full((len(X),), X.shape[-1]) if mask is None else mask.flatten(1).sum(-1).clamp_min(1).to(X)
     return X.sum(-1) * num_valid.rsqrt()[:, None]

@@ -58,7 +58,9 @@ def grid_of(features: Tensor, layout: str) -> Sequence[int]:
     return features.shape[1:2] if layout == "tokens" else features.shape[2:]
 
 
-def as_columns(who: str, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Tensor:
+def as_columns(
+    who: str, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None, squares: bool = True
+) -> Tensor:
     """X of shape (B, d, n), in float32 at least, divided by the root of the number of valid locations.
 
     Args:
@@ -67,6 +69,7 @@ def as_columns(who: str, features: Tensor, *, layout: str = "maps", mask: Tensor
         layout: one of `LAYOUTS`.
         mask: True where a location is valid, shape (B, H, W), (B, L) or (B, N); the values elsewhere are never read.
             An image without a valid location counts as black.
+        squares: whether the squares have to be finite as well, which a second-order pooling needs.
     """
     check_features(who, features, layout)
     columns = features.mT if layout == "tokens" else features.flatten(2)
@@ -77,7 +80,7 @@ def as_columns(who: str, features: Tensor, *, layout: str = "maps", mask: Tensor
         valid = _flat_mask(who, mask, features, layout)
         X = X.masked_fill(~valid[:, None, :], 0) * valid.sum(-1).clamp_min(1)[:, None, None].to(X.dtype).rsqrt()
     if should_check(None, X):
-        check_values(partial(_check_finite, who), X)
+        check_values(partial(_check_finite, who, squares), X)
     return X
 
 
@@ -103,10 +106,11 @@ def _flat_mask(who: str, mask: Tensor, features: Tensor, layout: str) -> Tensor:
     return mask.flatten(1)
 
 
-def _check_finite(who: str, X: Tensor) -> None:
-    bad = ~X.sum((-2, -1)).isfinite()  # a sum is enough: infinities and NaN survive it, and it reads X once
+def _check_finite(who: str, squares: bool, X: Tensor) -> None:
+    # A sum is enough: infinities and NaN survive it, and it reads X once.
+    bad = ~(X.square() if squares else X).sum((-2, -1)).isfinite()
     if bad.any():
         raise ValueError(
-            f"{who}: expected finite `features`, got infinite or NaN ones (or a sum beyond {X.dtype}) in "
+            f"{who}: expected finite `features` and sums, got infinite or NaN ones (beyond {X.dtype}) in "
             f"{int(bad.sum())} of {bad.numel()} images; look for overflow (float16?) or a diverging loss upstream."
         )

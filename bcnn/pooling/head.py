@@ -49,7 +49,7 @@ class Head(nn.Module):
     Paper: Sec. 2.1, Figure 1.
 
     Args:
-        preset: a name of `PRESETS`; the options below change single parts of it.
+        preset: a name of `PRESETS`, or a `HeadConfig`; the options below change single parts of it.
         pooling: a name of `POOLINGS`.
         normalize: normalizations in order, as text (`bcnn.pooling.normalize`).
         eps: the ridge of Eq. (1); 0 for none.
@@ -67,7 +67,7 @@ class Head(nn.Module):
         ('matrix_sqrt', 'signed_sqrt', 'l2')
     """
 
-    def __init__(self, preset: str = "improved_bcnn", **options: Any):
+    def __init__(self, preset: str | HeadConfig = "improved_bcnn", **options: Any):
         super().__init__()
         self.config = make_config(preset, **options)
         self.normalizations = nn.ModuleList(make_normalization(text) for text in self.config.normalize)
@@ -94,9 +94,17 @@ class Head(nn.Module):
             return self._normalize(matrix, start)
 
     def normalize_matrix(self, matrix: Tensor) -> Tensor:
-        """Descriptors of matrices (vectors, for average pooling) that are pooled already, such as stored ones."""
+        """Descriptors of matrices (B, d, d) that are pooled already, such as stored ones; of vectors, after averages.
+
+        As in `forward`, half precision is computed in float32.
+        """
+        pooling = POOLINGS[self.config.pooling]
+        right = matrix.ndim == (3 if pooling.matrix else 2)
+        if not right or (pooling.symmetric and matrix.shape[-1] != matrix.shape[-2]):
+            expected = "(B, d, d)" if pooling.symmetric else "(B, d, e)" if pooling.matrix else "(B, d)"
+            raise ValueError(f"head: expected pooled features of shape {expected}, got {tuple(matrix.shape)}.")
         with full_precision(matrix):
-            return self._normalize(matrix, 0)
+            return self._normalize(matrix.to(torch.promote_types(matrix.dtype, torch.float32)), 0)
 
     def num_features(self, num_channels: int, other_channels: int | None = None) -> int:
         """The length of a descriptor, given the channels of the features."""
@@ -145,9 +153,11 @@ class Head(nn.Module):
         return pooled_matrix(X, ridge), 0
 
     def _use_thin(self, X: Tensor) -> bool:
+        if torch.compiler.is_compiling():  # the compiler takes no Function with rules for torch.func
+            return False
         if self.config.thin is not None:
             return self.config.thin
-        return self._may_be_thin and thin.pays_off(X) and not torch.compiler.is_compiling()
+        return self._may_be_thin and thin.pays_off(X)
 
     def _stages(self, start: int, stop: int) -> list[tuple[nn.Module, Any]]:
         return list(zip(self.normalizations, self._kinds, strict=True))[start:stop]
@@ -181,25 +191,38 @@ def describe(
     """Descriptors of features in one call: ``Head(preset, **options)(features, other, mask=mask)``.
 
     Example:
-        >>> describe(torch.rand(2, 6, 7), "bcnn").norm(dim=1)
-        tensor([1., 1.])
+        >>> describe(torch.rand(2, 6, 7), "bcnn").shape
+        torch.Size([2, 21])
     """
     return Head(preset, **options)(features, other, mask=mask)
 
 
-def make_config(preset: str, **options: Any) -> HeadConfig:
-    """A preset with some of its fields changed, all of them checked."""
-    if preset not in PRESETS:
-        raise unknown_name("head", "preset", preset, PRESETS)
+def make_config(preset: str | HeadConfig, **options: Any) -> HeadConfig:
+    """A preset with some of its fields changed, all of them checked; None leaves a field as it is."""
+    if not isinstance(preset, HeadConfig):
+        if preset not in PRESETS:
+            raise unknown_name("head", "preset", preset, PRESETS)
+        preset = PRESETS[preset]
     for name in options:
         if name not in HeadConfig.__dataclass_fields__:
             raise unknown_name("head", "option", name, HeadConfig.__dataclass_fields__)
-    normalize = options.get("normalize")
-    if normalize is not None:
-        options["normalize"] = (normalize,) if isinstance(normalize, str) else tuple(normalize)
-    config = replace(PRESETS[preset], **{name: value for name, value in options.items() if value is not None})
+    changes = {name: value for name, value in options.items() if value is not None}
+    normalize = changes.get("normalize", ())
+    if isinstance(normalize, str):
+        changes["normalize"] = (normalize,)
+    elif "normalize" in changes:
+        if not isinstance(normalize, Sequence) or not all(isinstance(text, str) for text in normalize):
+            raise ValueError(f"head: expected `normalize` to be text or a list of texts, got {normalize!r}.")
+        changes["normalize"] = tuple(normalize)
+    config = replace(preset, **changes)
     if config.pooling not in POOLINGS:
         raise unknown_name("head", "pooling", config.pooling, POOLINGS)
+    for name in ("eps", "eps_scale"):
+        if name in changes and name not in POOLINGS[config.pooling].options:
+            raise ValueError(f"head: expected no `{name}` with {config.pooling!r} pooling, which has no ridge.")
+    for name in ("triangle", "thin"):
+        if not isinstance(getattr(config, name), bool | None):
+            raise ValueError(f"head: expected `{name}` to be True or False, got {getattr(config, name)!r}.")
     check_layout("head", config.layout)
     check_eps("head", config.eps, config.eps_scale)
     return config

@@ -31,7 +31,8 @@ def signed_sqrt(x: Tensor, *, delta: float = DEFAULT_DELTA) -> Tensor:
     channel, would make the gradient NaN. Here y differs from it by the relative amount (delta / x)^2 / 4, nothing in
     float32 beyond |x| = 2000 delta, and its derivative is at most 1 / sqrt(delta), at 0.
     """
-    return x * torch.hypot(x, x.new_tensor(delta)).rsqrt()
+    wide = _at_least_float32(x)
+    return (wide * torch.hypot(wide, wide.new_tensor(delta)).rsqrt()).to(x.dtype)
 
 
 def shifted_sqrt(x: Tensor, *, delta: float = 1e-5) -> Tensor:
@@ -39,7 +40,8 @@ def shifted_sqrt(x: Tensor, *, delta: float = 1e-5) -> Tensor:
 
     .. math:: y = \mathrm{sign}(x) \big( \sqrt{|x| + \delta} - \sqrt{\delta} \big)
     """
-    return torch.relu(x).add(delta).sqrt() - torch.relu(-x).add(delta).sqrt()
+    wide = _at_least_float32(x)
+    return (torch.relu(wide).add(delta).sqrt() - torch.relu(-wide).add(delta).sqrt()).to(x.dtype)
 
 
 def l2_normalize(x: Tensor, *, length: float = DEFAULT_LENGTH, weights: Tensor | None = None) -> Tensor:
@@ -54,9 +56,12 @@ def l2_normalize(x: Tensor, *, length: float = DEFAULT_LENGTH, weights: Tensor |
         length: far below that of any real descriptor.
         weights: counts each square so many times; the multiplicities of a triangle.
     """
-    scaled = x if weights is None else x * weights.sqrt()
-    total = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
-    return x / torch.hypot(total, total.new_tensor(length))
+    wide = _at_least_float32(x)
+    # Squares of numbers up to 1 do not overflow; the result does not depend on `size`.
+    size = wide.detach().abs().amax(-1, keepdim=True).clamp_min(length) if x.shape[-1] else wide.new_tensor(length)
+    wide = wide / size
+    squares = wide.square() if weights is None else wide.square() * weights
+    return (wide * (squares.sum(-1, keepdim=True) + (length / size).square()).rsqrt()).to(x.dtype)
 
 
 class SignedSqrt(nn.Module):
@@ -136,7 +141,7 @@ def parse(text: str) -> tuple[str, partial[nn.Module]]:
             raise ValueError
         name = node.func.id
         arguments = [ast.literal_eval(argument) for argument in node.args]
-        options = {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg}
+        options = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}  # "None" is **
     except (SyntaxError, ValueError, AttributeError, TypeError):
         raise ValueError(
             f"head: expected a normalization such as 'l2' or 'matrix_power(0.3)', got {text!r}; "
@@ -154,6 +159,11 @@ def make_normalization(text: str) -> nn.Module:
         return make()
     except TypeError as error:
         raise ValueError(f"head: expected options that {name} takes, got {text!r}: {error}.") from None
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    """Half precision has no room for the small numbers that keep derivatives finite."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _positive(who: str, name: str, value: float) -> float:

@@ -122,6 +122,13 @@ class _Thin(torch.autograd.Function):
         return grad_X, grad_ridge, None if p is None else grad_p, None
 
     @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise NotImplementedError(
+            f"{ctx.f.wrapper}: forward-mode derivatives are not available on the thin path; pass thin=False to the "
+            "head, or pool first and call the matrix function on A."
+        )
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, tuple[int, ...]]:
         *tensors, f = arguments
         front = (to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims, strict=False))

@@ -22,7 +22,7 @@ def test_quick_run_writes_what_it_prints(tmp_path):
     assert float(by_case["thin"]["root_error"]) < 1e-6
     assert float(by_case["thin"]["gradient_error"]) < 1e-5
     assert float(by_case["thin"]["gradient_error"]) < float(by_case["thick: bcnn.sqrtm"]["gradient_error"])
-    assert float(by_case["bfloat16"]["cosine"]) == pytest.approx(1, abs=1e-2)
+    assert float(by_case["bfloat16"]["cosine"]) == pytest.approx(1, abs=1e-3)
     assert all(float(record["time_ms"]) > 0 for record in records)
     assert "thin" in result.output
 

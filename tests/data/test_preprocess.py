@@ -50,6 +50,17 @@ def test_every_mode_becomes_rgb(mode):
     assert Preprocessing(size=8)(image).shape == (3, 8, 8)
 
 
+def test_sixteen_bits_are_scaled_and_floats_refused():
+    ramp = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    for image in (Image.fromarray(ramp), Image.fromarray(ramp.astype(np.int32))):
+        result = np.asarray(Preprocessing(size=8).fit(image))[..., 0].astype(int)
+        np.testing.assert_allclose(result, ramp / 257.0, atol=1)
+    eight = Image.fromarray(np.arange(64, dtype=np.int32).reshape(8, 8))
+    np.testing.assert_array_equal(np.asarray(Preprocessing(size=8).fit(eight))[..., 1], np.arange(64).reshape(8, 8))
+    with pytest.raises(ValueError, match="mode F"):
+        Preprocessing(size=8)(Image.fromarray(np.ones((8, 8), np.float32)))
+
+
 def test_open_image_turns_and_names(tmp_path):
     good, turned, broken = tmp_path / "good.jpg", tmp_path / "turned.jpg", tmp_path / "broken.jpg"
     picture().save(good)

@@ -97,7 +97,22 @@ def test_command_imports_a_whole_network(tmp_path):
     result = CliRunner().invoke(app, ["weights", "import", str(path)])
     assert result.exit_code == 0, result.output
     assert "a whole network of 3 classes" in result.output
-    assert bcnn.load(tmp_path / "impbcnn_cub.safetensors").config.num_classes == NUM_CLASSES
+    assert "assumed: plain bilinear pooling" in result.output
+    assert "num_iters=5" in result.output
+    target = tmp_path / "impbcnn_cub.safetensors"
+    assert bcnn.load(target).config.num_classes == NUM_CLASSES
+    again = CliRunner().invoke(app, ["weights", "import", str(path)])
+    assert "name it with --out to replace it" in str(again.exception)
+    named = CliRunner().invoke(app, ["weights", "import", str(path), "--out", str(target), "--sqrt-iters", "9"])
+    assert named.exit_code == 0, named.output
+    assert "num_iters=9" in bcnn.load(target).config.head.normalize[0]
+
+
+def test_only_the_suffix_is_cut_off(tmp_path):
+    from bcnn.cli.weights import _target
+
+    names = ["lr0.1.pth", "lr0.01.pth", "a.pth.tar", "b.tar"]
+    assert [_target(tmp_path / name).stem for name in names] == ["lr0.1", "lr0.01", "a", "b"]
 
 
 def test_other_checkpoints_are_refused(tmp_path):

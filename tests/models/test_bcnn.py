@@ -70,16 +70,28 @@ def test_freezing_until_a_layer():
     assert frozen == [f"backbone.layers.conv{i}.{kind}" for i in (1, 2) for kind in ("weight", "bias")]
 
 
-def test_bfloat16_and_autocast_leave_descriptor_and_scores_in_float32():
+def test_a_classifier_of_ones_own_is_used():
+    model = tiny()
+    model.classifier = nn.Sequential(nn.Dropout(0.5), nn.Linear(model.num_features, 7, bias=False)).eval()
+    torch.testing.assert_close(model(IMAGES), model.describe(IMAGES) @ model.classifier[1].weight.mT)
+    calls = []
+    model.classifier.register_forward_hook(lambda *_: calls.append(1))
+    model(IMAGES)
+    assert calls == [1]
+
+
+def test_bfloat16_and_autocast_leave_the_descriptor_in_float32():
     exact = tiny()
     half = tiny().bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         cast = tiny()
         results = [(half.describe(IMAGES.bfloat16()), half(IMAGES.bfloat16())), (cast.describe(IMAGES), cast(IMAGES))]
     for descriptors, scores in results:
-        assert descriptors.dtype == scores.dtype == torch.float32
+        assert descriptors.dtype == torch.float32
         assert (descriptors * exact.describe(IMAGES)).sum(-1).min() > 0.999
-        torch.testing.assert_close(scores, exact(IMAGES), rtol=0, atol=2e-2)
+        torch.testing.assert_close(scores.float(), exact(IMAGES), rtol=0, atol=2e-2)
+    assert results[0][1].dtype == torch.bfloat16  # the classifier's own
+    assert results[1][1].dtype == torch.float32
     half(IMAGES.bfloat16()).sum().backward()
     assert all(p.grad.dtype == torch.bfloat16 and p.grad.isfinite().all() for p in half.parameters())
 
@@ -149,6 +161,40 @@ def test_a_learned_exponent_and_options_survive(tmp_path):
     assert again.head.normalizations[0].p.item() == pytest.approx(0.7)
     assert again.config.head.eps == 0.3
     assert torch.equal(again(IMAGES), model(IMAGES))
+
+
+def test_what_was_changed_since_building_is_saved(tmp_path):
+    model = tiny()
+    model.classifier = nn.Linear(model.num_features, 10)
+    model.head = bcnn.Head("bcnn")
+    model.backbone.freeze_until("relu2")
+    again = bcnn.load(bcnn.save(model, tmp_path / "m.safetensors"))
+    assert torch.equal(again(IMAGES), model(IMAGES))
+    assert again.config.num_classes == 10
+    assert again.config.frozen_until == "relu2"
+    assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in model.parameters()]
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+    path = tmp_path / "m.safetensors"
+    model = tiny()
+    model.classifier = nn.Sequential(nn.Linear(model.num_features, 4))
+    with pytest.raises(TypeError, match=r"expected a bcnn\.Head and an nn\.Linear classifier, got Head and Sequential"):
+        bcnn.save(model, path)
+    model = tiny()
+    model.classifier = nn.Linear(model.num_features, 4, bias=False)
+    with pytest.raises(ValueError, match=r"that bcnn\.load can build again .* got classifier\.bias missing"):
+        bcnn.save(model, path)
+    assert not path.exists()
+
+
+def test_loading_leaves_random_numbers_alone(tmp_path):
+    path = bcnn.save(tiny(), tmp_path / "m.safetensors")
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    bcnn.load(path)
+    assert torch.equal(torch.rand(3), expected)
 
 
 def test_the_header_is_plain_json(tmp_path):

@@ -48,7 +48,7 @@ def test_gradient_through_the_whole_head(preset, thin):
         return
     normalize = [SMOOTH.get(name, name) for name in PRESETS[preset].normalize]
     # An absolute ridge: a black image's own is 1e-10, too sharp for finite differences.
-    options = {"normalize": normalize, "thin": thin, **({} if PRESETS[preset].eps == 0 else ABSOLUTE)}
+    options = {"normalize": normalize, "thin": thin, **({} if preset in ("average", "bcnn") else ABSOLUTE)}
     head = Head(preset, **options)
     weight = torch.randn(5, head.num_features(6), dtype=torch.float64, requires_grad=True)
     labels = torch.tensor([0, 3, 1])
@@ -196,10 +196,53 @@ def test_training_through_autocast_matches_training_without():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_compiles(preset):
+def test_compiles_forward_and_backward(preset):
     features = relu_features(2, 8, 2, 2, dtype=torch.float32)
-    head = Head(preset, thin=False)
-    torch.testing.assert_close(torch.compile(head, backend="aot_eager")(features), head(features), rtol=1e-4, atol=1e-5)
+    head = Head(preset)  # without the compiler this would be thin
+    results = []
+    for call in (torch.compile(head, backend="aot_eager"), Head(preset, thin=None if preset == "average" else False)):
+        leaf = features.clone().requires_grad_()
+        descriptors = call(leaf)
+        descriptors[:, 1].sum().backward()
+        results.append((descriptors, leaf.grad))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-3, atol=1e-4)
+
+
+def test_stored_matrices_are_normalized_in_float32():
+    features = relu_features(2, 8, 4, 4)
+    A = bcnn.bilinear_pool(features, eps=1e-2)
+    A[0, 3] = A[0, :, 3] = 0  # a dead channel
+    for preset in ("bcnn", "improved_bcnn"):
+        head = Head(preset, eps=1e-2)
+        exact = head.normalize_matrix(A)
+        for dtype, tolerance in ((torch.float16, 2e-2), (torch.bfloat16, 1e-1)):
+            half = head.normalize_matrix(A.to(dtype))
+            assert half.dtype == torch.float32
+            torch.testing.assert_close(half.double(), exact, rtol=0, atol=tolerance)
+    torch.testing.assert_close(
+        Head(eps=1e-2).normalize_matrix(bcnn.bilinear_pool(features, eps=1e-2)), describe(features, eps=1e-2)
+    )
+    with pytest.raises(ValueError, match=r"pooled features of shape \(B, d, d\), got \(2, 36\)"):
+        head.normalize_matrix(torch.zeros(2, 36))
+    with pytest.raises(ValueError, match=r"shape \(B, d\), got \(2, 3, 3\)"):
+        Head("average").normalize_matrix(torch.zeros(2, 3, 3))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("thin", [None, False])
+def test_overflow_is_an_error_and_not_a_nan(preset, thin):
+    features = relu_features(2, 64, 3, 3, dtype=torch.float32) * 1e20
+    if preset == "average":
+        assert describe(features, preset).isfinite().all()
+    else:
+        with pytest.raises(ValueError, match="finite `features` and sums"):
+            describe(features, preset, thin=thin)
+
+
+def test_a_head_from_its_configuration():
+    head = Head("o2p", eps=0.3, layout="tokens")
+    assert Head(head.config).config == head.config
+    assert Head(head.config, eps=0.1).config.eps == 0.1
 
 
 def test_vmap_over_images():
@@ -226,6 +269,11 @@ def test_config_is_plain_data():
         ({"preset": "average", "normalize": "matrix_sqrt"}, "matrix functions need one of: bilinear"),
         ({"layout": "nchw"}, "unknown layout 'nchw'"),
         ({"eps": -1.0}, "expected `eps`"),
+        ({"thin": "off"}, "expected `thin` to be True or False, got 'off'"),
+        ({"triangle": "no"}, "expected `triangle` to be True or False, got 'no'"),
+        ({"normalize": 3}, "expected `normalize` to be text or a list of texts, got 3"),
+        ({"normalize": [bcnn.SignedSqrt()]}, "expected `normalize` to be text or a list of texts"),
+        ({"preset": "average", "eps": 1.0}, "expected no `eps` with 'average' pooling"),
     ],
 )
 def test_bad_options_are_named(arguments, message):

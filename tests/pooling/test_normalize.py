@@ -30,6 +30,14 @@ def test_signed_square_root_has_a_finite_derivative_everywhere():
     assert torch.autograd.gradgradcheck(lambda x: signed_sqrt(x, delta=1e-2), (smooth,))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_has_room_at_zero(dtype):
+    x = torch.tensor([0.0, 1.0, -4.0, 0.25], dtype=dtype)
+    assert signed_sqrt(x).tolist() == [0.0, 1.0, -2.0, 0.5]
+    assert signed_sqrt(x).dtype == l2_normalize(x).dtype == shifted_sqrt(x).dtype == dtype
+    assert (l2_normalize(0 * x) == 0).all()
+
+
 def test_shifted_square_root_is_the_released_code():
     x = torch.linspace(-2, 2, 9, dtype=torch.float64)
     expected = np.sign(x) * (np.sqrt(np.abs(x) + 1e-5) - np.sqrt(1e-5))
@@ -43,8 +51,16 @@ def test_l2_has_length_one_and_leaves_zero_alone():
     l2_normalize(zero).sum().backward()
     assert (l2_normalize(zero) == 0).all()
     assert (zero.grad == 1e6).all()  # 1 / length
-    huge = torch.full((1, 4), 1e15)
+    huge = torch.full((1, 4), 1e30)
     torch.testing.assert_close(l2_normalize(huge), torch.full((1, 4), 0.5))
+    assert l2_normalize(torch.zeros(2, 0)).shape == (2, 0)
+
+
+def test_l2_is_smooth_at_zero_with_weights_or_without():
+    x = torch.tensor([[0.0, 0.0, 0.0], [0.3, -0.2, 2.0]], dtype=torch.float64, requires_grad=True)
+    for weights in (None, torch.tensor([1.0, 2.0, 1.0], dtype=torch.float64)):
+        assert torch.autograd.gradcheck(lambda x, w=weights: l2_normalize(x, length=0.1, weights=w), (x,))
+        assert torch.autograd.gradgradcheck(lambda x, w=weights: l2_normalize(x, length=0.1, weights=w), (x,))
 
 
 def test_text_becomes_a_module_with_its_options():
@@ -67,6 +83,7 @@ def test_text_becomes_a_module_with_its_options():
         ("l2(open('x'))", "expected a normalization such as"),
         ("l2(", "expected a normalization such as"),
         ("", "expected a normalization such as"),
+        ("l2(**{'length': 3.0})", "expected options that l2 takes"),
         ("l2(width=3)", "expected options that l2 takes"),
         ("l2(length=0)", "expected `length` to be a number > 0, got 0"),
         ("signed_sqrt(delta=-1)", "expected `delta` to be a number > 0"),

@@ -124,7 +124,7 @@ def test_relative_eps_follows_the_scale_of_the_features():
         (lambda x: bilinear_pool(x, eps_scale="max"), "unknown eps_scale 'max'"),
         (lambda x: bilinear_pool(x, mask=torch.ones(2, 8, 8).bool()), r"shape \(2, 3, 3\).*got torch.bool \(2, 8, 8\)"),
         (lambda x: bilinear_pool(x, mask=torch.ones(2, 3, 3)), "boolean tensor"),
-        (lambda x: bilinear_pool(x / 0), "finite `features`.*in 2 of 2 images"),
+        (lambda x: bilinear_pool(x / 0), "finite `features` and sums.*in 2 of 2 images"),
         (lambda x: asymmetric_pool(x, x[:1]), "two features of the same images"),
         (lambda x: asymmetric_pool(x.flatten(2).mT, x.flatten(2).mT[:, 1:], layout="tokens"), "as many locations"),
     ],

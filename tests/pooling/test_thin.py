@@ -119,6 +119,12 @@ def test_a_second_derivative_is_refused():
         gradient.sum().backward()
 
 
+def test_forward_mode_is_refused_with_the_remedy():
+    X, ridge = relu_features(1, 5, 3), torch.ones(1, dtype=torch.float64)
+    with pytest.raises(NotImplementedError, match=r"forward-mode derivatives .* thin=False"):
+        torch.func.jvp(lambda x: thin("sqrt", x, ridge), (X,), (X,))
+
+
 def test_the_product_for_large_matrices():
     X, ridge = relu_features(3, 300, 20), torch.full((3,), 0.1, dtype=torch.float64)
     torch.testing.assert_close(thin("sqrt", X, ridge), thick("sqrt", X, ridge))

@@ -32,9 +32,7 @@ class TimmBackbone(nn.Module):
         if not timm.is_model(short):
             raise unknown_name("timm", "model", short, timm.list_models())
         size = {} if image_size is None or not _takes_size(timm, short) else {"img_size": image_size}
-        with torch.device("meta"):  # only to ask it for the names of its layers
-            whole = timm.create_model(short, pretrained=False, **size)
-        layers = [str(info["module"]) for info in whole.feature_info]
+        layers = _layers_of(timm, short, size)
         index = len(layers) - 1 if cut is None else _index_of(name, cut, layers)
         self.network = timm.create_model(short, features_only=True, out_indices=[index], pretrained=pretrained, **size)
         self.name, self.cut = name, layers[index]
@@ -80,6 +78,16 @@ class TimmBackbone(nn.Module):
     def extra_repr(self) -> str:
         """Where it is cut and what is frozen."""
         return f"{self.name}, cut={self.cut!r}, num_channels={self.num_channels}, frozen_until={self.frozen_until!r}"
+
+
+def _layers_of(timm: Any, short: str, size: dict[str, int]) -> list[str]:
+    """The names of the layers that can be cut at, from a network without values where it allows that."""
+    try:
+        with torch.device("meta"):
+            whole = timm.create_model(short, pretrained=False, **size)
+    except (NotImplementedError, RuntimeError):  # some compute while they are built
+        whole = timm.create_model(short, pretrained=False, **size)
+    return [str(info["module"]) for info in whole.feature_info]
 
 
 def _index_of(name: str, cut: str, layers: list[str]) -> int:

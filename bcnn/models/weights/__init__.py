@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...data.preprocess import Preprocessing
 from . import formats
 from .contract import Package, Weights
+from .matconvnet import matconvnet
 
 _IMAGENET = Preprocessing()
 _MATCONVNET = Preprocessing(pixel_max=255.0, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # the mean is in the file
@@ -92,14 +93,14 @@ WEIGHTS: dict[str, Weights] = {
         backbone="vgg16",
         about="ImageNet, the paper's VGG-D; pixels 0 to 255",
         preprocessing=_MATCONVNET,
-        read=formats.matconvnet,
+        read=matconvnet,
         file_hint="imagenet-vgg-verydeep-16.mat",
     ),
     "vgg_m_matconvnet": Weights(
         backbone="vgg_m",
         about="ImageNet, the paper's VGG-M; pixels 0 to 255",
         preprocessing=_MATCONVNET,
-        read=formats.matconvnet,
+        read=matconvnet,
         file_hint="imagenet-vgg-m.mat",
     ),
 }

@@ -33,8 +33,8 @@ class Cached(NamedTuple):
 
 def folder() -> Path:
     """Where converted weights live: $BCNN_CACHE, or bcnn in the user's cache folder."""
-    if VARIABLE in os.environ:
-        return Path(os.environ[VARIABLE])
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE]).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bcnn"
 
 

@@ -52,16 +52,17 @@ def from_archive(package: Package, archive: Path, report: Report = silent) -> It
 
 def check_sha256(path: Path, expected: str) -> None:
     """Raise unless the file has this sha256."""
-    with path.open("rb") as file:
-        got = _sha256(file)
+    got = sha256_of(path)
     if got != expected:
         raise ValueError(f"{path}: expected sha256 {expected}, got {got}; the file is damaged or not the one meant.")
 
 
-def _sha256(file: IO[bytes]) -> str:
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file."""
     total = hashlib.sha256()
-    while chunk := file.read(1 << 20):
-        total.update(chunk)
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            total.update(chunk)
     return total.hexdigest()
 
 

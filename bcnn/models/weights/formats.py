@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,42 +56,20 @@ def state_dict(path: Path, backbone: str, preprocessing: Preprocessing) -> Impor
 
 
 def load_state(path: Path) -> Mapping[str, Any]:
-    """The mapping in a PyTorch file, read with ``weights_only=True``."""
+    """The state dict in a PyTorch file, by itself or under ``state_dict``, read with ``weights_only=True``."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError):
+    except OSError:
+        raise
+    except Exception:  # whatever a damaged or foreign file leads to
         raise ValueError(
             f"{path}: expected a PyTorch file of tensors alone, got something else or a damaged file; "
             "save model.state_dict()."
         ) from None
-    if not isinstance(content, Mapping):
-        raise ValueError(f"{path}: expected a state dict, got {type(content).__name__}; save model.state_dict().")
-    return content
-
-
-def matconvnet(path: Path, backbone: str, preprocessing: Preprocessing) -> Imported:
-    """A MatConvNet network: the mean is subtracted from pixels of 0 to 255, as the file says.
-
-    Where the file holds a whole mean image (imagenet-vgg-m.mat, 224 x 224), its mean over pixels is taken, since our
-    images have another size.
-    """
-    layers, average = _matlab_network(path)
-    arrays: dict[str, Tensor] = {}
-    for layer in layers:
-        if layer.type == "conv":
-            kernel, bias = getattr(layer, "weights", None), None
-            kernel, bias = (layer.filters, layer.biases) if kernel is None else kernel
-            arrays[f"{layer.name}.weight"] = torch.tensor(kernel).permute(3, 2, 0, 1)
-            arrays[f"{layer.name}.bias"] = torch.tensor(bias).flatten()
-        elif layer.type in ("normalize", "lrn") and [float(x) for x in layer.param] != [5.0, 2.0, 1e-4, 0.75]:
-            raise ValueError(
-                f"{path}: expected response normalization [5 2 0.0001 0.75], got {layer.param} in {layer.name}; "
-                "this is another network than Chatfield et al.'s."
-            )
-        if len(arrays) == len(names_of(backbone)):
-            break  # the fully connected layers are not needed
-    mean = torch.as_tensor(average, dtype=torch.float32).reshape(-1, 3).mean(0).tolist()
-    return Imported(in_order(path, arrays, backbone), replace(preprocessing, mean=tuple(mean)))
+    inner = content.get("state_dict", content) if isinstance(content, Mapping) else content
+    if not isinstance(inner, Mapping):
+        raise ValueError(f"{path}: expected a state dict, got {type(inner).__name__}; save model.state_dict().")
+    return {str(key): value for key, value in inner.items()}
 
 
 def names_of(backbone: str) -> dict[str, Tensor]:
@@ -113,6 +90,8 @@ def in_order(path: Path, arrays: Mapping[str, Any], backbone: str) -> Tensors:
                 f"{path}: expected {name} of shape {tuple(like.shape)} for {backbone}, got {key} of shape "
                 f"{tuple(value.shape)}; is it another network?"
             )
+        if not value.isfinite().all():
+            raise ValueError(f"{path}: expected finite weights, got infinite or NaN ones in {key}.")
         result[name] = value.detach().float().contiguous().clone()
     return result
 
@@ -124,24 +103,3 @@ def _shapes(backbone: str) -> Iterator[tuple[str, Tensor]]:
         for key, value in module.state_dict().items():
             if not key.endswith(_COUNTER):
                 yield f"{layer}.{key}", value
-
-
-def _matlab_network(path: Path) -> tuple[list[Any], Any]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    try:
-        content = loadmat(path, squeeze_me=True, struct_as_record=False)
-    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError) as error:
-        raise ValueError(f"{path}: expected a MatConvNet .mat file (version 5 to 7.2), got: {error}.") from None
-    try:
-        network = content.get("net")
-        layers = content["layers"] if network is None else network.layers
-        meta = content.get("meta") if network is None else getattr(network, "meta", None)
-        if meta is None:  # before MatConvNet 1.0-beta17 it stood beside the layers
-            normalization = content["normalization"] if network is None else network.normalization
-        else:
-            normalization = meta.normalization
-        return list(layers), normalization.averageImage
-    except (KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path}: expected `layers` and `meta.normalization.averageImage`, got {error}.") from None

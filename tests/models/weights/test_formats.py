@@ -9,6 +9,7 @@ import torch
 
 from bcnn.data.preprocess import Preprocessing
 from bcnn.models.weights import formats
+from bcnn.models.weights.matconvnet import matconvnet
 
 from .files import random_tensors, write_flax, write_matconvnet, write_torchvision
 
@@ -104,7 +105,7 @@ def test_matconvnet_vgg_m(tmp_path, old, wrapped):
     average = np.random.default_rng(0).uniform(90, 130, (224, 224, 3)).astype(np.float32)
     path = tmp_path / "imagenet-vgg-m.mat"
     write_matconvnet(path, tensors, average=average, old=old, wrapped=wrapped)
-    imported = formats.matconvnet(path, "vgg_m", Preprocessing(pixel_max=255.0, std=(1.0, 1.0, 1.0)))
+    imported = matconvnet(path, "vgg_m", Preprocessing(pixel_max=255.0, std=(1.0, 1.0, 1.0)))
     assert_same(imported.tensors, tensors)
     np.testing.assert_allclose(imported.preprocessing.mean, average.mean((0, 1)), rtol=1e-5)
     assert imported.preprocessing.pixel_max == 255
@@ -116,7 +117,7 @@ def test_matconvnet_vgg16_with_a_mean_colour(tmp_path):
     tensors = random_tensors("vgg16")
     path = tmp_path / "imagenet-vgg-verydeep-16.mat"
     write_matconvnet(path, tensors, average=np.array([[[123.68, 116.779, 103.939]]]))
-    imported = formats.matconvnet(path, "vgg16", PLAIN)
+    imported = matconvnet(path, "vgg16", PLAIN)
     assert_same(imported.tensors, tensors)
     np.testing.assert_allclose(imported.preprocessing.mean, [123.68, 116.779, 103.939], rtol=1e-6)
 
@@ -125,12 +126,35 @@ def test_wrong_mat_files_are_refused_with_the_reason(tmp_path):
     path = tmp_path / "x.mat"
     path.write_bytes(b"MATLAB nonsense")
     with pytest.raises(ValueError, match=r"x\.mat: expected a MatConvNet \.mat file"):
-        formats.matconvnet(path, "vgg_m", PLAIN)
+        matconvnet(path, "vgg_m", PLAIN)
     import scipy.io
 
     scipy.io.savemat(path, {"a": 1})
     with pytest.raises(ValueError, match=r"expected `layers` and `meta\.normalization\.averageImage`"):
-        formats.matconvnet(path, "vgg_m", PLAIN)
+        matconvnet(path, "vgg_m", PLAIN)
     write_matconvnet(path, random_tensors("vgg_m"), average=np.zeros(3), lrn=(5, 1, 2e-5, 0.75))
-    with pytest.raises(ValueError, match=r"expected response normalization \[5 2 0\.0001 0\.75\]"):
-        formats.matconvnet(path, "vgg_m", PLAIN)
+    with pytest.raises(
+        ValueError, match=r"expected norm1 of vgg_m to be lrn \[5 2 0\.0001 0\.75\], got lrn \[5 1 2e-05 0\.75\]"
+    ):
+        matconvnet(path, "vgg_m", PLAIN)
+    write_matconvnet(path, random_tensors("vgg_m"), average=np.zeros(3), conv2_stride=1)
+    with pytest.raises(ValueError, match="expected conv2 of vgg_m to be conv stride 2 pad 1, got conv stride 1 pad 1"):
+        matconvnet(path, "vgg_m", PLAIN)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    tensors = random_tensors("alexnet")
+    tensors["conv3.bias"][5] = float("nan")
+    write_torchvision(tmp_path / "nan.pth", tensors)
+    with pytest.raises(ValueError, match=r"expected finite weights, got infinite or NaN ones in features\.5\.bias"):
+        formats.state_dict(tmp_path / "nan.pth", "alexnet", PLAIN)
+
+
+def test_a_wrapped_state_dict_is_found_and_odd_ones_refused(tmp_path):
+    write_torchvision(tmp_path / "a.pth", random_tensors("alexnet"))
+    torch.save({"state_dict": torch.load(tmp_path / "a.pth"), "epoch": 3}, tmp_path / "wrapped.pth")
+    assert_same(formats.state_dict(tmp_path / "wrapped.pth", "alexnet", PLAIN).tensors, random_tensors("alexnet"))
+    for content in ({"state_dict": [1]}, {3: torch.zeros(2)}):
+        torch.save(content, tmp_path / "odd.pth")
+        with pytest.raises(ValueError, match=r"odd\.pth: expected"):
+            formats.state_dict(tmp_path / "odd.pth", "alexnet", PLAIN)

