@@ -2,7 +2,7 @@
 
 Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, or choose_eps.py)
 
-Markers: ``bench matfun: REGIME FUNCTION``, ``bench pooling: START OF A TITLE``, ``eps: BACKBONE``, each with its ``end``.
+Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``, ``bench pooling: START OF A TITLE``, ``eps: BACKBONE``.
 """
 
 import re

@@ -30,7 +30,6 @@ from . import machine
 from .regimes import RIDGE, TOP, relu_like_features
 from .timing import time_rounds
 
-NAN = float("nan")
 PHOTOGRAPHS = ("brick", "grass", "gravel", "coffee", "chelsea", "astronaut", "rocket", "camera")
 Tick = Callable[[str, int], None]
 
@@ -44,9 +43,9 @@ class Row:
     time_ms: float  # an image
     ratio: float  # to the first line of the group, in the same rounds
     spread: float
-    root_error: float = NAN  # relative, Frobenius, the worst of the batch
-    gradient_error: float = NAN
-    cosine: float = NAN  # of the descriptors, to those of the first line, the worst of the batch
+    root_error: float | None = None  # relative, Frobenius, the worst of the batch
+    gradient_error: float | None = None
+    cosine: float | None = None  # of the descriptors, to those of the first line, the worst of the batch
     goal: str = ""
 
 

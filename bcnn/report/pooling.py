@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,4 +77,5 @@ def plot(records: Sequence[Record], path: Path) -> None:
 
 
 def _known(value: Any, show: Any) -> str:
-    return "" if math.isnan(float(value)) else str(show(value))
+    """As text; empty where it was not measured, which a file has as an empty field."""
+    return "" if value in (None, "") else str(show(value))

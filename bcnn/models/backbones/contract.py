@@ -53,7 +53,8 @@ class Backbone(nn.Module):
             )
         if not images.is_floating_point():
             raise TypeError(f"{self.name}: expected floating-point images, got {images.dtype}; see Preprocessing.")
-        return self.layers(images)
+        # Convolutions are faster so on a CPU, some by a third and more; the values are the same.
+        return self.layers(images.contiguous(memory_format=torch.channels_last))
 
     def freeze_until(self, layer: str | None) -> Backbone:
         """Let the layers up to and including `layer` stay as they are: no gradients, batch statistics fixed.
