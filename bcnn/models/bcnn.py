@@ -58,8 +58,6 @@ class BCNN(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Scores of the classes, in the precision of the classifier; descriptors where there are no classes."""
         descriptors = self.describe(images)
-        if self.config.num_classes is None:
-            return descriptors
         dtype = next((p.dtype for p in self.classifier.parameters() if p.is_floating_point()), descriptors.dtype)
         with full_precision(descriptors):
             scores: Tensor = self.classifier(descriptors.to(dtype))

@@ -2,11 +2,11 @@
 
 from .asymmetric import asymmetric_pool
 from .average import average_pool
-from .bilinear import bilinear_pool
+from .bilinear import bilinear_factor, bilinear_pool
 from .contract import Pooling
 
 POOLINGS: dict[str, Pooling] = {
-    "bilinear": Pooling(bilinear_pool, symmetric=True),  # Eq. (1)
+    "bilinear": Pooling(bilinear_pool, symmetric=True, factor=bilinear_factor),  # Eq. (1)
     "asymmetric": Pooling(asymmetric_pool, num_inputs=2),
     "average": Pooling(average_pool, matrix=False),
 }

@@ -51,9 +51,16 @@ def bilinear_pool(
         tensor([[[2., 1.],
                  [1., 2.]]])
     """
+    return pooled_matrix(*bilinear_factor(features, eps=eps, eps_scale=eps_scale, layout=layout, mask=mask))
+
+
+def bilinear_factor(
+    features: Tensor, *, eps: float, eps_scale: str, layout: str = "maps", mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """X and the ridge of Eq. (1), shapes (B, d, n) and (B,): A is X X^T + ridge I."""
     check_eps("bilinear_pool", eps, eps_scale)
     X = as_columns("bilinear_pool", features, layout=layout, mask=mask)
-    return pooled_matrix(X, ridge_of(X, eps=eps, eps_scale=eps_scale))
+    return X, ridge_of(X, eps=eps, eps_scale=eps_scale)
 
 
 def pooled_matrix(X: Tensor, ridge: Tensor) -> Tensor:

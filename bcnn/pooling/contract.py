@@ -17,6 +17,8 @@ class Pooling:
     symmetric: bool = False  # symmetric positive semi-definite: matrix functions apply, the upper triangle is enough
     matrix: bool = True  # (B, d, e); else (B, d)
     num_inputs: int = 1
+    # (X, ridge) with fn = X X^T + ridge I, from the same arguments, where there is such a thing: opens the thin path
+    factor: Callable[..., tuple[Tensor, Tensor]] | None = None
     options: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:

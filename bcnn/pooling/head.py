@@ -17,7 +17,7 @@ from ..linalg.autodiff import full_precision
 from ..matfun.modules import MatrixFunction
 from . import POOLINGS, thin
 from .bilinear import DEFAULT_EPS, pooled_matrix
-from .features import as_columns, check_eps, check_layout, ridge_of
+from .features import check_eps, check_layout
 from .normalize import NORMALIZATIONS, make_normalization, parse
 from .triangle import entries, multiplicity
 
@@ -125,9 +125,9 @@ class Head(nn.Module):
 
     @property
     def _may_be_thin(self) -> bool:
-        """Bilinear pooling with a ridge, then a matrix function whose methods are left open."""
-        config = self.config
-        if config.pooling != "bilinear" or config.eps == 0 or not self._kinds or not self._kinds[0].matrix:
+        """A factor with a ridge, then a matrix function whose methods are left open."""
+        has_ridge = POOLINGS[self.config.pooling].factor is not None and self.config.eps > 0
+        if not has_ridge or not self._kinds or not self._kinds[0].matrix:
             return False
         first = self.normalizations[0]
         assert isinstance(first, MatrixFunction)
@@ -141,11 +141,11 @@ class Head(nn.Module):
         config, pooling = self.config, POOLINGS[self.config.pooling]
         if (other is not None) != (pooling.num_inputs == 2):
             raise ValueError(f"head: pooling {config.pooling!r} takes {pooling.num_inputs} features; check `other`.")
-        if config.pooling != "bilinear":
-            inputs = (features,) if other is None else (features, other)
-            return pooling.fn(*inputs, layout=config.layout, mask=mask), 0
-        X = as_columns("head", features, layout=config.layout, mask=mask)
-        ridge = ridge_of(X, eps=config.eps, eps_scale=config.eps_scale)
+        inputs = (features,) if other is None else (features, other)
+        options = {name: getattr(config, name) for name in pooling.options}
+        if pooling.factor is None:
+            return pooling.fn(*inputs, layout=config.layout, mask=mask, **options), 0
+        X, ridge = pooling.factor(*inputs, layout=config.layout, mask=mask, **options)
         if self._use_thin(X):
             first = self.normalizations[0]
             assert isinstance(first, MatrixFunction)
@@ -182,7 +182,7 @@ class Head(nn.Module):
 
 def describe(
     features: Tensor,
-    preset: str = "improved_bcnn",
+    preset: str | HeadConfig = "improved_bcnn",
     *,
     other: Tensor | None = None,
     mask: Tensor | None = None,
@@ -219,7 +219,7 @@ def make_config(preset: str | HeadConfig, **options: Any) -> HeadConfig:
         raise unknown_name("head", "pooling", config.pooling, POOLINGS)
     for name in ("eps", "eps_scale"):
         if name in changes and name not in POOLINGS[config.pooling].options:
-            raise ValueError(f"head: expected no `{name}` with {config.pooling!r} pooling, which has no ridge.")
+            raise ValueError(f"head: expected no `{name}` with {config.pooling!r} pooling, which does not take it.")
     for name in ("triangle", "thin"):
         if not isinstance(getattr(config, name), bool | None):
             raise ValueError(f"head: expected `{name}` to be True or False, got {getattr(config, name)!r}.")

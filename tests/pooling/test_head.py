@@ -174,6 +174,23 @@ def test_asymmetric_head_takes_two_features():
         Head("bcnn")(first, second)
 
 
+def test_a_new_pooling_is_one_registration(monkeypatch):
+    from bcnn.pooling import POOLINGS
+    from bcnn.pooling.contract import Pooling
+
+    def shifted_pool(features, *, eps, layout="maps", mask=None):
+        return bcnn.bilinear_pool(features, eps=0.0, layout=layout, mask=mask) + eps * torch.eye(features.shape[1])
+
+    monkeypatch.setitem(POOLINGS, "shifted", Pooling(shifted_pool, symmetric=True))
+    features = relu_features(2, 6, 2, 2)
+    expected = describe(features, eps=0.3, eps_scale="absolute", thin=False)
+    torch.testing.assert_close(describe(features, pooling="shifted", eps=0.3), expected)
+    with pytest.raises(ValueError, match="expected thin=True with"):
+        Head(pooling="shifted", eps=0.3, thin=True)
+    with pytest.raises(ValueError, match="expected no `eps_scale` with 'shifted' pooling"):
+        Head(pooling="shifted", eps_scale="absolute")
+
+
 def test_autocast_and_empty_batches():
     features = relu_features(2, 32, 3, 3, dtype=torch.float32)
     for preset in PRESETS:
