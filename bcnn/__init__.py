@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .models.bcnn import BCNN as BCNN
     from .models.bcnn import build_model as build_model
     from .models.files import load as load
+    from .models.files import read_notes as read_notes
     from .models.files import save as save
     from .pooling.asymmetric import asymmetric_pool as asymmetric_pool
     from .pooling.average import average_pool as average_pool
@@ -50,7 +51,7 @@ _PUBLIC = {
     "matfun.functions.sqrtm": ("sqrtm",),
     "matfun.modules": ("MatrixLog", "MatrixPower", "MatrixSqrt"),
     "models.bcnn": ("BCNN", "build_model"),
-    "models.files": ("load", "save"),
+    "models.files": ("load", "read_notes", "save"),
     "pooling.asymmetric": ("asymmetric_pool",),
     "pooling.average": ("average_pool",),
     "pooling.bilinear": ("bilinear_pool",),

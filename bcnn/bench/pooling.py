@@ -33,6 +33,8 @@ from .timing import time_rounds
 PHOTOGRAPHS = ("brick", "grass", "gravel", "coffee", "chelsea", "astronaut", "rocket", "camera")
 Tick = Callable[[str, int], None]
 
+_STANDARD = "head improved_bcnn, precision='standard'"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -43,7 +45,7 @@ class Row:
     time_ms: float  # an image
     ratio: float  # to the first line of the group, in the same rounds
     spread: float
-    root_error: float | None = None  # relative, Frobenius, the worst of the batch
+    root_error: float | None = None  # of the root, or of the descriptor after a head; relative, the worst of the batch
     gradient_error: float | None = None
     cosine: float | None = None  # of the descriptors, to those of the first line, the worst of the batch
     goal: str = ""
@@ -97,11 +99,30 @@ def _heads(model: BCNN, images: Tensor, settings: Settings, tick: Tick) -> list[
     cases: dict[str, Callable[[], Tensor]] = {f"{settings.backbone} forward": partial(model.backbone, images)}
     for preset in PRESETS:
         cases[f"head {preset}"] = partial(Head(preset), features)
-    exact = ("matrix_sqrt(precision='high')", "signed_sqrt", "l2")
-    cases["head improved_bcnn, precision='high'"] = partial(Head("improved_bcnn", normalize=exact), features)
+    cases[_STANDARD] = partial(_standard(), features)
     _, d, height, width = features.shape
     group = f"heads after {settings.backbone}, {settings.image_size} px, d={d}, n={height * width}, batch {len(images)}"
-    return _timed(group, cases, len(images), settings.rounds, tick, {"head improved_bcnn": settings.goals[0]})
+    rows = _timed(group, cases, len(images), settings.rounds, tick, {"head improved_bcnn": settings.goals[0]})
+    heads = [None, *(Head(preset) for preset in PRESETS), _standard()]
+    return [row if head is None else _with_errors(row, head, features) for row, head in zip(rows, heads, strict=True)]
+
+
+def _standard() -> Head:
+    return Head("improved_bcnn", normalize=("matrix_sqrt(precision='standard')", "signed_sqrt", "l2"))
+
+
+def _with_errors(row: Row, head: Head, features: Tensor) -> Row:
+    """The row with the errors of the whole head, descriptor and gradient, against the same head in float64."""
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaf = features.detach().to(dtype, copy=True).requires_grad_()
+        with torch.enable_grad():
+            descriptors = head(leaf)
+            along = torch.arange(descriptors.shape[1], dtype=dtype).sin()
+            (gradient,) = torch.autograd.grad((descriptors @ along).sum(), leaf)
+        results.append((descriptors.detach()[:, None], gradient.flatten(1)[:, None]))
+    (value, gradient), (value_exact, gradient_exact) = results
+    return replace(row, root_error=_error(value, value_exact), gradient_error=_error(gradient, gradient_exact))
 
 
 def _thin(d: int, n: int, batch: int, rounds: int, tick: Tick) -> list[Row]:

@@ -90,8 +90,14 @@ class Preprocessing:
 def to_rgb(image: Image) -> Image:
     """Eight bits of red, green and blue; sixteen bits of grey are scaled, where Pillow would cut them off at 255."""
     import numpy
+    from PIL.Image import Image as PillowImage
     from PIL.Image import fromarray
 
+    if not isinstance(image, PillowImage):
+        raise TypeError(
+            f"preprocessing: expected a Pillow image, got {type(image).__name__}; open a file with PIL.Image.open, "
+            "convert an array with PIL.Image.fromarray."
+        )
     if image.mode == "RGB":
         return image
     if image.mode == "F":

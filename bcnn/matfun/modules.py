@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any
 
 import torch
@@ -25,6 +27,12 @@ class MatrixFunction(nn.Module):
         # A wrong name or option is refused here, not in the first forward pass.
         make_plan(self.function, torch.eye(1), forward=forward, backward=backward, tolerance=None, options=options)
 
+    @property
+    def open_methods(self) -> bool:
+        """Whether forward and backward are left to choose themselves, with no option but the precision."""
+        methods = self.options["forward"] == self.options["backward"] == "auto"
+        return methods and set(self.options) <= {"forward", "backward", "check", "precision"}
+
     def extra_repr(self) -> str:
         """Every option, as it would be written."""
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -40,9 +48,9 @@ class MatrixSqrt(MatrixFunction):
 
     function = SQRT
 
-    def forward(self, A: Tensor) -> Tensor:
-        """Z = A^{1/2}, shape (..., d, d)."""
-        return sqrtm(A, **self.options)
+    def forward(self, A: Tensor, **defaults: Any) -> Tensor:
+        """Z = A^{1/2}, shape (..., d, d); `defaults` are options that the module's own go before."""
+        return sqrtm(A, **{**defaults, **self.options})
 
 
 class MatrixLog(MatrixFunction):
@@ -50,9 +58,9 @@ class MatrixLog(MatrixFunction):
 
     function = LOG
 
-    def forward(self, A: Tensor) -> Tensor:
-        """Z = log(A), shape (..., d, d)."""
-        return logm(A, **self.options)
+    def forward(self, A: Tensor, **defaults: Any) -> Tensor:
+        """Z = log(A), shape (..., d, d); `defaults` as in `MatrixSqrt`."""
+        return logm(A, **{**defaults, **self.options})
 
 
 class MatrixPower(MatrixFunction):
@@ -60,7 +68,7 @@ class MatrixPower(MatrixFunction):
 
     Args:
         p: the exponent, or its start.
-        learnable: whether to make it a parameter, which an optimizer then moves; keep an eye on its sign.
+        learnable: whether to make it a parameter, which an optimizer moves anywhere; the paper's are in (0, 1).
         **options: those of `powm`.
 
     Example:
@@ -72,13 +80,13 @@ class MatrixPower(MatrixFunction):
 
     def __init__(self, p: float = 0.5, *, learnable: bool = False, **options: Any):
         super().__init__(**options)
-        if isinstance(p, bool) or not isinstance(p, int | float):
+        if isinstance(p, bool) or not isinstance(p, Real) or not math.isfinite(p):
             raise ValueError(f"powm: expected `p` to be a number, got {p!r}; learnable=True makes a parameter of it.")
         self.p: float | Tensor = nn.Parameter(torch.tensor(float(p))) if learnable else float(p)
 
-    def forward(self, A: Tensor) -> Tensor:
-        """Z = A^p, shape (..., d, d)."""
-        return powm(A, self.p, **self.options)
+    def forward(self, A: Tensor, **defaults: Any) -> Tensor:
+        """Z = A^p, shape (..., d, d); `defaults` as in `MatrixSqrt`."""
+        return powm(A, self.p, **{**defaults, **self.options})
 
     def extra_repr(self) -> str:
         """The exponent, then every option."""

@@ -6,6 +6,7 @@ Paper: Figure 1. ``build_model("improved_bcnn", backbone="vgg16", num_classes=20
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from torch import Tensor, nn
@@ -110,6 +111,8 @@ def build_model(
         >>> model(torch.rand(2, 3, 64, 64)).shape
         torch.Size([2, 3])
     """
+    if not isinstance(backbone, str):
+        raise TypeError(f"build_model: expected `backbone` to be a name such as 'vgg16', got {backbone!r}.")
     config = make_config(preset, **head)
     _check_parts(config, num_classes=num_classes, proj_dim=proj_dim, image_size=image_size)
     start = weights if weights != "default" else store.default_for(backbone)
@@ -128,14 +131,14 @@ def build_model(
     elif start is not None:
         preprocessing = load_weights(network, start, report or announcer())
     if image_size is not None:
-        preprocessing = preprocessing.at(image_size)
+        preprocessing = preprocessing.at(int(image_size))
     network.freeze_until(frozen_until)
     full = ModelConfig(
         backbone=backbone,
         cut=network.cut,
         head=config,
-        num_classes=num_classes,
-        proj_dim=proj_dim,
+        num_classes=None if num_classes is None else int(num_classes),
+        proj_dim=None if proj_dim is None else int(proj_dim),
         frozen_until=frozen_until,
         weights=start,
         preprocessing=preprocessing,
@@ -157,7 +160,7 @@ def load_weights(backbone: nn.Module, name: str, report: Report = silent) -> Pre
 
 def _check_parts(config: HeadConfig, **counts: int | None) -> None:
     for name, value in counts.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
             raise ValueError(f"build_model: expected `{name}` to be a whole number >= 1 or None, got {value!r}.")
     if POOLINGS[config.pooling].num_inputs != 1:
         raise ValueError(

@@ -37,10 +37,14 @@ def save(model: BCNN, path: str | Path, *, notes: dict[str, Any] | None = None) 
         notes: JSON-able facts to keep with it (class names, accuracy, data); `read_notes` gives them back.
     """
     if not isinstance(model, BCNN):
-        raise TypeError(f"save: expected a network made by bcnn.build_model, got {type(model).__name__}.")
+        raise TypeError(
+            f"save: expected a network made by bcnn.build_model, got {type(model).__name__}; of a parallel wrapper "
+            "pass its `module`, of a compiled one its `_orig_mod`."
+        )
     config = _live_config(model)
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    problems = _differences(tensors, _skeleton(config).state_dict())
+    skeleton = _skeleton(config)
+    problems = _differences(tensors, skeleton.state_dict()) or _other_parts(model, skeleton)
     if problems:
         raise ValueError(
             f"save: expected a network that bcnn.load can build again from its configuration, got {problems}; "
@@ -110,7 +114,8 @@ def _live_config(model: BCNN) -> ModelConfig:
 def _skeleton(config: ModelConfig) -> BCNN:
     """A network of that configuration, its values of no account; random numbers elsewhere are not disturbed."""
     with torch.random.fork_rng(devices=[]):
-        return BCNN(config, make_backbone(config.backbone, cut=config.cut, image_size=config.preprocessing.size))
+        backbone = make_backbone(config.backbone, cut=config.cut, image_size=config.preprocessing.size)
+        return BCNN(config, backbone.freeze_until(config.frozen_until))
 
 
 def _differences(tensors: dict[str, torch.Tensor], own: dict[str, torch.Tensor]) -> str:
@@ -123,6 +128,21 @@ def _differences(tensors: dict[str, torch.Tensor], own: dict[str, torch.Tensor])
         if name in tensors and tensors[name].shape != own[name].shape
     ]
     return f"{problems[0]} ({len(problems)} in all)" if problems else ""
+
+
+def _other_parts(model: nn.Module, skeleton: nn.Module) -> str:
+    """The first part that is of another kind, or has no tensors and other settings; empty if there is none."""
+
+    def parts(module: nn.Module) -> dict[str, str]:
+        settled = {name for name, part in module.named_modules() if any(True for _ in part.parameters(recurse=False))}
+        return {
+            name: type(part).__name__ + ("" if name in settled else f"({part.extra_repr()})")
+            for name, part in module.named_modules()
+        }
+
+    own, expected = parts(model), parts(skeleton)
+    wrong = [name for name in {**own, **expected} if own.get(name) != expected.get(name)]
+    return f"{own.get(wrong[0])} instead of {expected.get(wrong[0])} at {wrong[0]}" if wrong else ""
 
 
 def _read(path: Path, *, tensors: bool = True) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ def check_eps(who: str, eps: float, eps_scale: str) -> None:
     """Raise unless `eps` is a finite number >= 0 and `eps_scale` one of `EPS_SCALES`."""
     if eps_scale not in EPS_SCALES:
         raise unknown_name(who, "eps_scale", eps_scale, EPS_SCALES)
-    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < float("inf"):
+    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < float("inf"):
         raise ValueError(f"{who}: expected `eps` to be a number >= 0, got {eps!r}; the paper uses 1 (absolute).")
 
 

@@ -131,10 +131,7 @@ class Head(nn.Module):
             return False
         first = self.normalizations[0]
         assert isinstance(first, MatrixFunction)
-        options = dict(first.options)
-        open_methods = options.pop("forward") == options.pop("backward") == "auto"
-        options.pop("check")
-        return open_methods and set(options) <= {"precision"}
+        return first.open_methods
 
     def _pool(self, features: Tensor, other: Tensor | None, mask: Tensor | None) -> tuple[Tensor, int]:
         """The pooled matrix or vector and 0; or, on the thin path, the first normalization done as well, and 1."""
@@ -164,7 +161,13 @@ class Head(nn.Module):
 
     def _normalize(self, matrix: Tensor, start: int) -> Tensor:
         for module, kind in self._stages(start, self._num_matrix):
-            matrix = module(matrix) if kind.matrix or not kind.weighted else _globally(module, matrix)
+            if isinstance(module, MatrixFunction):
+                # The signed square root after it blows up what rounding leaves where a zero should be. Decompositions
+                # are in float64, therefore, where that is cheap next to the network.
+                exact = {"precision": "high"} if module.open_methods and matrix.device.type == "cpu" else {}
+                matrix = module(matrix, **exact)
+            else:
+                matrix = _globally(module, matrix) if kind.weighted else module(matrix)
         return self._finish(matrix)
 
     def _finish(self, matrix: Tensor) -> Tensor:
@@ -225,7 +228,7 @@ def make_config(preset: str | HeadConfig, **options: Any) -> HeadConfig:
             raise ValueError(f"head: expected `{name}` to be True or False, got {getattr(config, name)!r}.")
     check_layout("head", config.layout)
     check_eps("head", config.eps, config.eps_scale)
-    return config
+    return replace(config, eps=float(config.eps))
 
 
 def _check_composition(config: HeadConfig, is_matrix: Sequence[bool]) -> None:

@@ -163,8 +163,8 @@ class _ThinDerivative(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
         raise SecondDerivativeError(
-            f"{ctx.wrapper}: second derivatives are not available on the thin path; pass thin=False to the head, "
-            "or pool first and call the matrix function on A."
+            f"{ctx.wrapper}: second derivatives are not available on the thin path; pass thin=False to the head, where "
+            "the square root has them."
         )
 
     @staticmethod

@@ -13,7 +13,7 @@ from .tables import Record
 if TYPE_CHECKING:
     from rich.table import Table
 
-HEADER = ("case", "ms", "ratio", "goal", "root error", "gradient error", "descriptor cosine")
+HEADER = ("case", "ms", "ratio", "goal", "error", "gradient error", "descriptor cosine")
 NOTE = (
     "Times an image, medians; ratios to the first line of each table, in the same rounds; errors relative to float64 "
     "and cosines to float32, the worst of the batch."

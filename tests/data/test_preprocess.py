@@ -61,6 +61,12 @@ def test_sixteen_bits_are_scaled_and_floats_refused():
         Preprocessing(size=8)(Image.fromarray(np.ones((8, 8), np.float32)))
 
 
+@pytest.mark.parametrize("wrong", [np.zeros((8, 8, 3), np.uint8), "photo.jpg", torch.zeros(3, 8, 8)])
+def test_other_things_than_pillow_images_are_named(wrong):
+    with pytest.raises(TypeError, match=r"expected a Pillow image, got .*PIL\.Image\.open"):
+        Preprocessing(size=8)(wrong)
+
+
 def test_open_image_turns_and_names(tmp_path):
     good, turned, broken = tmp_path / "good.jpg", tmp_path / "turned.jpg", tmp_path / "broken.jpg"
     picture().save(good)

@@ -130,6 +130,7 @@ def test_weights_reach_the_backbone(tmp_path, monkeypatch):
         ({"normalise": "l2"}, "did you mean 'normalize'"),
         ({"weights": "vgg16_imagenet"}, "expected weights for 'tiny'"),
         ({"weights": "imagenet"}, "unknown name 'imagenet'"),
+        ({"weights": "imagenet-vgg-m.mat"}, r"run first: bcnn weights import imagenet-vgg-m\.mat"),
     ],
 )
 def test_bad_arguments_are_named(options, message):
@@ -149,12 +150,12 @@ def test_saved_and_loaded_it_gives_the_same_scores(preset, tmp_path):
     assert torch.equal(again(IMAGES), model(IMAGES))
     assert not again.training
     assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in model.parameters()]
-    assert files.read_notes(path) == {"classes": ["a", "b", "c", "d"]}
+    assert bcnn.read_notes(path) == {"classes": ["a", "b", "c", "d"]}
     assert [p.name for p in path.parent.iterdir()] == ["model.safetensors"]
 
 
 def test_a_learned_exponent_and_options_survive(tmp_path):
-    model = tiny(normalize=("matrix_power(0.4, learnable=True)", "signed_sqrt(1e-6)", "l2"), eps=0.3)
+    model = tiny(normalize=("matrix_power(0.4, learnable=True)", "signed_sqrt(1e-2)", "l2"), eps=0.3)
     with torch.no_grad():
         model.head.normalizations[0].p.fill_(0.7)
     again = bcnn.load(bcnn.save(model, tmp_path / "m.safetensors"))
@@ -185,6 +186,17 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     model.classifier = nn.Linear(model.num_features, 4, bias=False)
     with pytest.raises(ValueError, match=r"that bcnn\.load can build again .* got classifier\.bias missing"):
         bcnn.save(model, path)
+    changes = {
+        "backbone.layers.relu3": nn.GELU(),
+        "projection": nn.Tanh(),
+        "head.normalizations.1": bcnn.SignedSqrt(1e-2),
+    }
+    for name, part in changes.items():
+        model = tiny()
+        parent, _, last = name.rpartition(".")
+        model.get_submodule(parent)._modules[last] = part
+        with pytest.raises(ValueError, match=rf"got {type(part).__name__}.* instead of .* at {name}"):
+            bcnn.save(model, path)
     assert not path.exists()
 
 
@@ -247,8 +259,17 @@ def test_wrong_files_are_refused_with_the_reason(tmp_path):
 
 
 def test_only_our_networks_are_saved():
-    with pytest.raises(TypeError, match=r"made by bcnn\.build_model, got Linear"):
+    with pytest.raises(TypeError, match=r"made by bcnn\.build_model, got Linear; .* pass its `module`"):
         bcnn.save(nn.Linear(2, 2), "x.safetensors")
+
+
+def test_numpys_numbers_are_numbers(tmp_path):
+    import numpy as np
+
+    model = tiny(num_classes=np.int64(3), proj_dim=np.int32(5), eps=np.float32(0.01))
+    assert bcnn.load(bcnn.save(model, tmp_path / "m.safetensors")).config == model.config
+    with pytest.raises(TypeError, match="expected `backbone` to be a name"):
+        tiny(backbone=None)
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):

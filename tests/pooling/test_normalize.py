@@ -8,32 +8,48 @@ import bcnn
 from bcnn.pooling.normalize import NORMALIZATIONS, l2_normalize, make_normalization, shifted_sqrt, signed_sqrt
 
 
+def paper(x):
+    return np.sign(x) * np.sqrt(np.abs(x))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_signed_square_root_is_the_papers_away_from_zero(dtype):
-    x = torch.logspace(-6, 12, 200, dtype=dtype)
-    x = torch.cat([x, -x])
-    expected = np.sign(x.double().numpy()) * np.sqrt(np.abs(x.double().numpy()))
-    rounding = 4 * torch.finfo(dtype).eps
-    np.testing.assert_allclose(signed_sqrt(x).double().numpy(), expected, rtol=max(rounding, 3e-9))
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e12])
+def test_signed_square_root_is_the_papers_away_from_zero(dtype, scale):
+    x = scale * torch.linspace(-3, 3, 60, dtype=dtype)  # an even number: none is zero, the mean is 1.7
+    expected = paper(x.double().numpy())
+    np.testing.assert_allclose(signed_sqrt(x).double().numpy(), expected, rtol=3e-3)
+    large = x.abs() > 1.7 * scale
+    np.testing.assert_allclose(signed_sqrt(x)[large].double().numpy(), expected[large.numpy()], rtol=4e-7)
+    np.testing.assert_allclose(signed_sqrt(x, delta=1e-8).double().numpy(), expected, rtol=4e-7)
+
+
+def test_signed_square_root_is_the_documented_formula():
+    x = torch.tensor([[0.0, 1e-3, -0.5, 2.0]], dtype=torch.float64)
+    weights = torch.tensor([1.0, 2.0, 2.0, 1.0], dtype=torch.float64)
+    mean = np.sqrt(np.average(x.numpy()[0] ** 2, weights=weights.numpy()))
+    expected = x.numpy() / (x.numpy() ** 2 + (0.1 * mean) ** 2) ** 0.25
+    np.testing.assert_allclose(signed_sqrt(x, delta=0.1, weights=weights).numpy(), expected, rtol=1e-12)
 
 
 def test_signed_square_root_has_a_finite_derivative_everywhere():
-    x = torch.tensor([0.0, 1e-30, -1e-12, 1e-10, 3e38], requires_grad=True)
-    y = signed_sqrt(x)
-    y.sum().backward()
-    assert y.isfinite().all()
-    assert y[0] == 0
-    assert x.grad.isfinite().all()
-    assert x.grad.max() <= 1.0001e5  # 1 / sqrt(delta), at zero
+    for values in ([0.0, 1e-30, -1e-12, 1.0, 3e38], [0.0, 0.0], [0.0, 1e-20]):
+        x = torch.tensor(values, requires_grad=True)
+        y = signed_sqrt(x)
+        y.sum().backward()
+        assert y.isfinite().all()
+        assert y[0] == 0
+        assert x.grad.isfinite().all()
     smooth = torch.tensor([0.0, 1e-4, -0.3, 2.0], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: signed_sqrt(x, delta=1e-2), (smooth,))
-    assert torch.autograd.gradgradcheck(lambda x: signed_sqrt(x, delta=1e-2), (smooth,))
+    for weights in (None, torch.tensor([1.0, 2.0, 2.0, 1.0], dtype=torch.float64)):
+        assert torch.autograd.gradcheck(lambda x, w=weights: signed_sqrt(x, delta=0.1, weights=w), (smooth,))
+        assert torch.autograd.gradgradcheck(lambda x, w=weights: signed_sqrt(x, delta=0.1, weights=w), (smooth,))
+    assert signed_sqrt(torch.zeros(2, 0)).shape == (2, 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_has_room_at_zero(dtype):
     x = torch.tensor([0.0, 1.0, -4.0, 0.25], dtype=dtype)
-    assert signed_sqrt(x).tolist() == [0.0, 1.0, -2.0, 0.5]
+    assert signed_sqrt(x, delta=1e-8).tolist() == [0.0, 1.0, -2.0, 0.5]
     assert signed_sqrt(x).dtype == l2_normalize(x).dtype == shifted_sqrt(x).dtype == dtype
     assert (l2_normalize(0 * x) == 0).all()
 

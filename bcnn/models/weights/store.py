@@ -12,6 +12,11 @@ from ..backbones import BACKBONES
 from . import WEIGHTS, cache
 from .contract import Weights
 from .fetch import Report, from_archive, from_index, sha256_of, silent
+from .formats import state_dict
+from .matconvnet import matconvnet
+
+# Of torchvision's file names: the first digits of the sha256.
+_PROMISE = re.compile(r"-([0-9a-f]{8})\.pth$")
 
 
 class Status(NamedTuple):
@@ -28,13 +33,14 @@ def status() -> list[Status]:
 
 
 def default_for(backbone: str) -> str | None:
-    """The weights of a backbone if none are named: the first of `WEIGHTS` that is in the cache, or can be fetched."""
+    """The weights of a backbone if none are named: what is in the cache, known ones first, or else can be fetched."""
     names = [name for name, weights in WEIGHTS.items() if weights.backbone == backbone]
     if not names:
         return None
     fetchable = [name for name in names if WEIGHTS[name].package is not None]
     cached = [name for name in names if cache.path_of(name).exists()]
-    return (cached + fetchable + names)[0]
+    known = [name for name in cached if WEIGHTS[name].digest is not None]
+    return (known + cached + fetchable + names)[0]
 
 
 def fetch(name: str, report: Report = silent) -> Path:
@@ -83,11 +89,11 @@ def import_file(path: Path, name: str | None = None, report: Report = silent) ->
         if name not in (None, *archived):
             raise ValueError(f"weights import: expected one of {', '.join(archived)} for {path.name}, got {name}.")
         return [_import_archive(key, path, report) for key in archived if name in (None, key)]
+    _check_promise(path)
     if name is None:
         name = _guess(path)
     weights = _lookup(name)
     report(f"converting {path.name} to {name}", 0, 0)
-    _check_promise(path)
     with cache.locked(name):
         _convert(name, weights, path, source=path.name)
     return [name]
@@ -112,6 +118,8 @@ def _damage(name: str, cached: cache.Cached) -> str | None:
 
 def _lookup(name: str) -> Weights:
     if name not in WEIGHTS:
+        if Path(name).suffix or Path(name).is_absolute():
+            raise ValueError(f"weights: expected a name, got the file {name}; run first: bcnn weights import {name}")
         raise unknown_name("weights", "name", name, WEIGHTS)
     return WEIGHTS[name]
 
@@ -126,7 +134,7 @@ def _import_archive(name: str, path: Path, report: Report) -> str:
 
 def _check_promise(path: Path) -> None:
     """Raise if a file is called name-0123abcd.pth, as torchvision's are, and its sha256 does not start so."""
-    promised = re.search(r"-([0-9a-f]{8})\.pth$", path.name)
+    promised = _PROMISE.search(path.name)
     if promised and not (got := sha256_of(path)).startswith(promised[1]):
         raise ValueError(f"{path}: expected a sha256 that starts with {promised[1]}, as its name says, got {got}.")
 
@@ -150,8 +158,13 @@ def _guess(path: Path) -> str:
             weights.read(path, weights.backbone, weights.preprocessing)
         except ValueError as error:
             reasons.append(str(error))
-        else:
-            return name
+            continue
+        if weights.read is state_dict and not _is_known(path, weights):
+            raise ValueError(
+                f"{path}: expected a file whose sha256 is known, such as {weights.file_hint}, got another one with the "
+                f"shapes of {weights.backbone}; pass --as {name} if you mean to use it under that name."
+            )
+        return name
     listed = "\n  ".join(dict.fromkeys(reasons)) or "none is read from such a file"
     raise ValueError(
         f"{path}: expected the weights of a known network ({', '.join(BACKBONES)}) in a .mat, .pth or .pt file, or an "
@@ -159,10 +172,15 @@ def _guess(path: Path) -> str:
     )
 
 
-def _candidates(path: Path) -> Iterator[str]:
-    from .formats import state_dict
-    from .matconvnet import matconvnet
+def _is_known(path: Path, weights: Weights) -> bool:
+    """Whether a file is the original: by its sha256, or by the start of it in torchvision's name for it."""
+    if weights.package is not None:
+        return sha256_of(path) == weights.package.member_sha256
+    promised = _PROMISE.search(weights.file_hint)
+    return promised is not None and sha256_of(path).startswith(promised[1])
 
+
+def _candidates(path: Path) -> Iterator[str]:
     reader = matconvnet if path.suffix == ".mat" else state_dict
     # Files that users bring first: they carry no digest.
     for own in (True, False):

