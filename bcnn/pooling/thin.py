@@ -31,8 +31,8 @@ from ..linalg.autodiff import full_precision, to_front
 from ..linalg.products import symmetric_product
 from ..matfun.contract import SpectralFunction
 
-# Up to these shares of locations to channels thin is the faster path, next to the float64 decomposition that a head would
-# take otherwise: `bcnn bench pooling` has 0.77. On an accelerator, where eigh is slow next to products, untested.
+# Up to these shares of locations to channels thin is the faster path, next to the float64 decomposition that a head
+# would take otherwise: `bcnn bench pooling` has 0.77. On an accelerator, where eigh is slow next to products, untested.
 MAX_SHARE_CPU = 0.8
 MAX_SHARE_ACCELERATOR = 0.125
 
