@@ -16,6 +16,7 @@ from ..linalg.autodiff import full_precision
 from ..pooling import POOLINGS
 from ..pooling.head import Head, HeadConfig, make_config
 from .backbones import BACKBONES, make_backbone
+from .backbones.contract import Backbone
 from .backbones.timm import PREFIX, TimmBackbone
 from .weights import store
 from .weights.fetch import Report, announcer, silent
@@ -115,6 +116,25 @@ def build_model(
         raise TypeError(f"build_model: expected `backbone` to be a name such as 'vgg16', got {backbone!r}.")
     config = make_config(preset, **head)
     _check_parts(config, num_classes=num_classes, proj_dim=proj_dim, image_size=image_size)
+    network, preprocessing, start = _started(backbone, weights, layer, image_size, report or announcer())
+    network.freeze_until(frozen_until)
+    full = ModelConfig(
+        backbone=backbone,
+        cut=network.cut,
+        head=config,
+        num_classes=None if num_classes is None else int(num_classes),
+        proj_dim=None if proj_dim is None else int(proj_dim),
+        frozen_until=frozen_until,
+        weights=start,
+        preprocessing=preprocessing,
+    )
+    return BCNN(full, network).eval()
+
+
+def _started(
+    backbone: str, weights: str | None, layer: str | None, image_size: int | None, report: Report
+) -> tuple[Backbone | TimmBackbone, Preprocessing, str | None]:
+    """A backbone with its weights, how pixels are to be prepared for them, and their name."""
     start = weights if weights != "default" else store.default_for(backbone)
     if start is not None and backbone in BACKBONES and start in store.WEIGHTS:
         _check_fit(start, backbone)
@@ -129,21 +149,10 @@ def build_model(
         preprocessing = network.preprocessing()
         start = backbone if weights is not None else None
     elif start is not None:
-        preprocessing = load_weights(network, start, report or announcer())
+        preprocessing = load_weights(network, start, report)
     if image_size is not None:
         preprocessing = preprocessing.at(int(image_size))
-    network.freeze_until(frozen_until)
-    full = ModelConfig(
-        backbone=backbone,
-        cut=network.cut,
-        head=config,
-        num_classes=None if num_classes is None else int(num_classes),
-        proj_dim=None if proj_dim is None else int(proj_dim),
-        frozen_until=frozen_until,
-        weights=start,
-        preprocessing=preprocessing,
-    )
-    return BCNN(full, network).eval()
+    return network, preprocessing, start
 
 
 def load_weights(backbone: nn.Module, name: str, report: Report = silent) -> Preprocessing:
