@@ -37,6 +37,7 @@ class TimmBackbone(nn.Module):
         self.network = timm.create_model(short, features_only=True, out_indices=[index], pretrained=pretrained, **size)
         self.name, self.cut = name, layers[index]
         self.frozen_until: str | None = None
+        self._frozen: list[nn.Module] = []
         self.num_channels = int(self.network.feature_info.channels()[-1])
 
     def forward(self, images: Tensor) -> Tensor:
@@ -47,19 +48,41 @@ class TimmBackbone(nn.Module):
         return features
 
     def freeze_until(self, layer: str | None) -> TimmBackbone:
-        """Only all or nothing: the cut's own name, or None."""
-        if layer not in (None, self.cut):
-            raise ValueError(f"{self.name}: expected to freeze until {self.cut!r} (all of it) or None, got {layer!r}.")
+        """Let the layers up to and including `layer` stay as they are: no gradients, batch statistics fixed.
+
+        In the order in which timm registers them, which is that of the computation; None frees all of them.
+        """
+        self._frozen = [] if layer is None else self._modules_until(layer)
         self.frozen_until = layer
-        self.network.requires_grad_(layer is None)
+        self.network.requires_grad_(True)
+        for module in self._frozen:
+            module.requires_grad_(False)
+        if layer is not None:
+            for parameter in self._root.parameters(recurse=False):  # embeddings of position and class come first
+                parameter.requires_grad_(False)
         return self.train(self.training)
 
     def train(self, mode: bool = True) -> TimmBackbone:
-        """As `nn.Module.train`, but a frozen network stays in evaluation mode."""
+        """As `nn.Module.train`, but frozen layers stay in evaluation mode."""
         super().train(mode)
-        if self.frozen_until is not None:
-            self.network.eval()
+        for module in self._frozen:
+            module.eval()
         return self
+
+    @property
+    def _root(self) -> nn.Module:
+        inner = getattr(self.network, "model", None)  # a transformer comes wrapped
+        return inner if isinstance(inner, nn.Module) else self.network
+
+    def _modules_until(self, layer: str) -> list[nn.Module]:
+        """What lies before a layer, and the layer; networks without branches are flattened by timm, a_0 for a.0."""
+        names = [name for name, _ in self._root.named_modules() if name]
+        target = layer if layer in names else layer.replace(".", "_")
+        if target not in names:
+            raise unknown_name(self.name, "layer to freeze until", layer, [n for n in names if n.count(".") < 2])
+        stop = names.index(target)
+        inside = [name for name in names[: stop + 1] if not target.startswith(f"{name}.")]  # a parent lies around it
+        return [self._root.get_submodule(name) for name in inside]
 
     def preprocessing(self) -> Preprocessing:
         """What timm says that the weights expect."""

@@ -57,13 +57,43 @@ def test_preprocessing_is_timms():
     assert model.config.preprocessing.mean == (0.5, 0.5, 0.5)
 
 
-def test_freezing_is_all_or_nothing():
-    backbone = make_backbone("timm/resnet18", cut="layer2").freeze_until("layer2").train()
-    assert not any(p.requires_grad for p in backbone.parameters())
-    assert not backbone.network.training
-    assert backbone.freeze_until(None).network.training
-    with pytest.raises(ValueError, match="expected to freeze until 'layer2'"):
-        backbone.freeze_until("layer1")
+@pytest.mark.parametrize(
+    ("name", "layer", "frozen", "free"),
+    [
+        (
+            "timm/resnet18",
+            "layer2",
+            ["conv1", "bn1", "layer1.0.conv1", "layer2.1.bn2"],
+            ["layer3.0.conv1", "layer4.1.bn2"],
+        ),
+        ("timm/resnet18", "layer2.0", ["layer2.0.bn2"], ["layer2.1.conv1"]),
+        ("timm/vit_tiny_patch16_224", "blocks.5", ["patch_embed.proj", "blocks.5.mlp.fc2"], ["blocks.6.norm1"]),
+        ("timm/convnext_atto", "stages.1", ["stem_0", "stages_1.blocks.0.norm"], ["stages_2.blocks.0.norm"]),
+    ],
+)
+def test_freezing_until_a_layer(name, layer, frozen, free):
+    backbone = make_backbone(name).freeze_until(layer).train()
+    for module in frozen:
+        part = backbone._root.get_submodule(module)
+        assert not part.training, module
+        assert not any(p.requires_grad for p in part.parameters()), module
+    for module in free:
+        part = backbone._root.get_submodule(module)
+        assert part.training, module
+        assert all(p.requires_grad for p in part.parameters()), module
+    assert all(not p.requires_grad for p in backbone._root.parameters(recurse=False))
+    freed = backbone.freeze_until(None)
+    assert all(p.requires_grad for p in freed.parameters())
+    assert all(m.training for m in freed.network.modules())
+    with pytest.raises(ValueError, match="layer to freeze until 'layer9'"):
+        backbone.freeze_until("layer9")
+
+
+def test_a_frozen_network_survives_saving(tmp_path):
+    model = bcnn.build_model("bcnn", backbone="timm/resnet18", weights=None, frozen_until="layer3", image_size=64)
+    again = bcnn.load(bcnn.save(model, tmp_path / "m.safetensors"))
+    assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in model.parameters()]
+    assert not again.train().backbone._root.get_submodule("layer1").training
 
 
 def test_wrong_names_are_answered_with_the_right_ones():
