@@ -6,6 +6,8 @@ image resized to 512x512".
 
 from __future__ import annotations
 
+import stat
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,18 +108,60 @@ def to_rgb(image: Image) -> Image:
         grey = numpy.asarray(image).astype(numpy.int64).clip(0, 65535)
         wide = image.mode != "I" or grey.max(initial=0) > 255
         image = fromarray((grey // 257 if wide else grey).astype(numpy.uint8))
+    if image.mode in ("P", "PA") and "transparency" in image.info:
+        image = image.convert("RGBA")  # Pillow warns otherwise; the colours are the same
     return image.convert("RGB")
 
 
 def open_image(path: Path) -> Image:
-    """The photograph in a file, turned as its camera says, in RGB; an OSError that names the file if it is broken."""
-    import PIL.Image
-    from PIL import ImageOps, UnidentifiedImageError
+    """The photograph in a file, turned as its camera says, in RGB; the first one if there are several.
 
+    Raises: OSError that names the file if it is broken, too large (by Pillow's bound against decompression bombs), no
+        regular file, not there or not to be read.
+    """
+    import PIL.Image
+
+    _quiet_pillow()
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError("a folder or a device")
         with PIL.Image.open(path) as image:
-            return to_rgb(ImageOps.exif_transpose(image))
-    except FileNotFoundError:
-        raise
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, PIL.Image.DecompressionBombError) as error:
-        raise OSError(f"{path}: expected an image that Pillow can read, got {type(error).__name__}: {error}.") from None
+            image.load()
+            turn = _TURNS.get(_orientation(image))
+            return to_rgb(image.copy() if turn is None else image.transpose(PIL.Image.Transpose[turn]))
+    except Exception as error:  # Pillow lets through whatever a damaged file makes happen
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # not there, not to be read: it names the file
+        got = str(error) if type(error) is OSError else f"{type(error).__name__}: {error}"
+        raise OSError(f"{path}: expected an image that Pillow can read, got {got}.") from None
+
+
+_TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
+
+
+def _orientation(image: Image) -> int:
+    """How the camera was held; 1, upright, if that cannot be read: the picture is there nevertheless."""
+    try:
+        return int(image.getexif().get(0x0112, 1))
+    except Exception:  # whatever damaged EXIF data make happen
+        return 1
+
+
+def _quiet_pillow() -> None:
+    """No Python warnings about large images and damaged EXIF data, unless the caller has a rule for them.
+
+    `warnings.catch_warnings` would not do: it is not safe among threads.
+    """
+    from PIL.Image import DecompressionBombWarning
+
+    if not any(rule[2] is DecompressionBombWarning for rule in warnings.filters):
+        warnings.filterwarnings("ignore", category=DecompressionBombWarning)
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.TiffImagePlugin")

@@ -1,0 +1,107 @@
+"""Stanford Cars, in the layout of its development kit and in the later one of a single annotation file.
+
+Paper: Sec. 3.1, "Cars"; the official split.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .contract import TEST, TRAIN, Dataset, Sample, shown
+from .lists import find_root, inside, malformed
+
+LAYOUT = (
+    "devkit/cars_meta.mat, devkit/cars_train_annos.mat, devkit/cars_test_annos_withlabels.mat, cars_train/, cars_test/"
+    "; or cars_annos.mat, car_ims/"
+)
+WITH_LABELS = "cars_test_annos_withlabels.mat"
+
+
+def cars(path: Path) -> Dataset:
+    """Every annotated image; classes in the order of the annotation files.
+
+    Raises: FileNotFoundError for a file that is not there, ValueError for one that is not as it should be.
+    """
+    if any((path / child / "cars_annos.mat").is_file() for child in ("", "stanford_cars")):
+        return _single_file(find_root("cars", path, "cars_annos.mat", ["stanford_cars"], LAYOUT))
+    return _devkit(find_root("cars", path, "devkit/cars_meta.mat", ["stanford_cars"], LAYOUT))
+
+
+def _single_file(root: Path) -> Dataset:
+    file = root / "cars_annos.mat"
+    content = _read(file, "annotations", "class_names")
+    classes = _class_names(content)
+    samples = []
+    for number, row in _rows(file, content, "relative_im_path", "class", "test"):
+        name = inside(file, number, str(row["relative_im_path"]))
+        split = TEST if int(row["test"]) else TRAIN
+        samples.append(Sample(name, _label(file, number, row["class"], classes), split, root / name))
+    return Dataset("cars", classes, tuple(samples))
+
+
+def _devkit(root: Path) -> Dataset:
+    classes = _class_names(_read(root / "devkit" / "cars_meta.mat", "class_names"))
+    samples = []
+    annotated = ((TRAIN, root / "devkit" / "cars_train_annos.mat"), (TEST, _test_labels(root)))
+    for split, file in annotated:
+        folder = f"cars_{split}"
+        if not (root / folder).is_dir():
+            raise FileNotFoundError(f"cars: expected the folder {root / folder}, got none; the layout is: {LAYOUT}.")
+        for number, row in _rows(file, _read(file, "annotations"), "fname", "class"):
+            name = f"{folder}/{PurePosixPath(inside(file, number, str(row['fname']))).name}"
+            samples.append(Sample(name, _label(file, number, row["class"], classes), split, root / name))
+    return Dataset("cars", classes, tuple(samples))
+
+
+def _test_labels(root: Path) -> Path:
+    for file in (root / "devkit" / WITH_LABELS, root / WITH_LABELS):
+        if file.is_file():
+            return file
+    got = "cars_test_annos.mat, which has no classes" if (root / "devkit" / "cars_test_annos.mat").is_file() else "none"
+    raise FileNotFoundError(
+        f"cars: expected {WITH_LABELS} in {shown(str(root))} or its devkit/, got {got}; that file is a download of its "
+        "own beside the development kit: put it there."
+    )
+
+
+def _read(path: Path, *names: str) -> dict[str, Any]:
+    from scipy.io import loadmat
+
+    if not path.is_file():
+        raise FileNotFoundError(f"cars: expected the file {shown(str(path))}, got none; the layout is: {LAYOUT}.")
+    try:
+        content: dict[str, Any] = loadmat(str(path), squeeze_me=True)
+    except Exception as error:  # SciPy lets through whatever a damaged file makes happen
+        raise ValueError(
+            f"{shown(str(path))}: expected a MATLAB file of Stanford Cars, got {type(error).__name__}: {error}; "
+            "download it again."
+        ) from None
+    for name in names:
+        if name not in content:
+            raise ValueError(f"{shown(str(path))}: expected the variable {name!r}, got none; download it again.")
+    return content
+
+
+def _class_names(content: dict[str, Any]) -> tuple[str, ...]:
+    import numpy
+
+    return tuple(str(name) for name in numpy.atleast_1d(content["class_names"]))
+
+
+def _rows(path: Path, content: dict[str, Any], *fields: str) -> list[tuple[int, Any]]:
+    """The annotations, numbered from 1, with the fields they must have."""
+    import numpy
+
+    table = numpy.atleast_1d(content["annotations"])
+    missing = [field for field in fields if field not in (table.dtype.names or ())]
+    if missing:
+        raise ValueError(f"{shown(str(path))}: expected annotations with {missing[0]!r}, got {table.dtype.names}.")
+    return list(enumerate(table, start=1))
+
+
+def _label(path: Path, number: int, value: Any, classes: tuple[str, ...]) -> int:
+    """Classes are counted from 1 in the files."""
+    if not 1 <= int(value) <= len(classes):
+        raise malformed(path, number, f"a class from 1 to {len(classes)}", int(value), "annotation")
+    return int(value) - 1

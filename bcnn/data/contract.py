@@ -1,0 +1,98 @@
+"""What a dataset is: classes, and samples with a label and a split; images are opened when they are needed.
+
+A loader is one function from a path and options to a `Dataset`, registered in `DATASETS` beside the options it takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .preprocess import open_image
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+TRAIN, TEST = "train", "test"
+SPLITS = (TRAIN, TEST)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One image: its name within the dataset (unique), its class, its split, and where it comes from."""
+
+    name: str
+    label: int
+    split: str
+    source: Path | Callable[[], Image]  # a file, or what makes the picture
+
+    def open(self) -> Image:
+        """The photograph in RGB; an OSError that names the file if it is broken or not there."""
+        return open_image(self.source) if isinstance(self.source, Path) else self.source()
+
+    def size(self) -> int:
+        """Bytes of the file, by which a changed one is known; 0 for a picture that is made, -1 if there is none."""
+        if not isinstance(self.source, Path):
+            return 0
+        try:
+            return self.source.stat().st_size
+        except OSError:
+            return -1
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Classes and samples, in an order that does not depend on the machine."""
+
+    name: str  # the SPEC without its path, such as "cub" or "aircraft,level=family"
+    classes: tuple[str, ...]
+    samples: tuple[Sample, ...]
+    resize_ratio: float = 1.0  # resize to so many times the network's size, then cut out the middle; aircraft: 512/448
+    ignored: tuple[str, ...] = ()  # files that are no images by their names, classes without images
+
+    def of(self, split: str) -> tuple[Sample, ...]:
+        """The samples of one split."""
+        return tuple(sample for sample in self.samples if sample.split == split)
+
+
+@dataclass(frozen=True)
+class DatasetKind:
+    """A loader and what can be said about it."""
+
+    load: Callable[..., Dataset]  # load(path, **options); without `path` if it is built in
+    about: str
+    layout: str  # what lies where, for `bcnn datasets list` and for errors
+    options: Mapping[str, Callable[[str], object]] = field(default_factory=dict)  # name: from text to value
+    built_in: bool = False
+
+
+def split_by_stratum(samples: Sequence[Sample], *, test_share: float, seed: int) -> tuple[Sample, ...]:
+    """Cut a test split out of every class by a hash of seed and name: a new file does not move the others.
+
+    A class of one image goes to the training split; any other keeps at least one image on either side.
+    """
+    if not 0 < test_share < 1:
+        raise ValueError(f"dataset: expected test_share between 0 and 1, got {test_share}.")
+    by_label: dict[int, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        by_label[sample.label].append(sample)
+    tested = set()
+    for members in by_label.values():
+        ranked = sorted(members, key=lambda sample: _rank(seed, sample.name))
+        wanted = min(max(1, round(test_share * len(members))), len(members) - 1)
+        tested |= {sample.name for sample in ranked[:wanted]}
+    return tuple(replace(sample, split=TEST if sample.name in tested else TRAIN) for sample in samples)
+
+
+def shown(name: str) -> str:
+    """A name that any terminal can print: what is not text or not printable as an escape."""
+    text = name.encode("utf-8", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _rank(seed: int, name: str) -> str:
+    return hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).hexdigest()
