@@ -6,15 +6,20 @@ from typing import Annotated
 
 import typer
 
-from . import bench, methods, weights
+from . import bench, datasets, methods, predict, train, weights
 
 app = typer.Typer(
-    help="Second-order (bilinear) pooling of CNN features: matrix functions, networks, weights, benchmarks.",
+    help="Second-order (bilinear) pooling of CNN features: from a folder of images to a classifier.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("train")(train.train)
+app.command("predict", no_args_is_help=True)(predict.predict)
+app.command("evaluate", no_args_is_help=True)(predict.evaluate)
+app.command("extract")(train.extract)
 app.command("methods")(methods.methods)
+app.add_typer(datasets.app, name="datasets")
 app.add_typer(weights.app, name="weights")
 app.add_typer(bench.app, name="bench")
 

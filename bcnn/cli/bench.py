@@ -90,6 +90,41 @@ def bench_pooling(
     _measure("pooling", lambda tick: measure.to_records(measure.run(settings, tick)), report, out, threads)
 
 
+@app.command("extract")
+def bench_extract(
+    spec: Annotated[str, typer.Argument(help="The dataset; see `bcnn datasets list`.", metavar="[SPEC]")] = "textures",
+    backbone: Annotated[str | None, typer.Option(show_default="alexnet", help="The network.")] = None,
+    size: Annotated[int | None, typer.Option(min=1, show_default="448", help="Side of the images.")] = None,
+    flips: Annotated[bool, typer.Option(help="Describe the mirrored images, too.")] = True,
+    images: Annotated[int | None, typer.Option(min=1, show_default="128", help="Images a round.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, show_default="5", help="Timed rounds.")] = None,
+    random_weights: Annotated[
+        bool, typer.Option("--random-weights", help="Do without ImageNet weights (a download).")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny network with random weights: seconds.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV file, the Markdown tables and the plot.")] = Path(
+        "runs/bench"
+    ),
+) -> None:
+    """Extraction from files to disk next to the bare network on tensors, and its memory."""
+    from dataclasses import replace
+
+    from ..bench import extract as measure
+    from ..report import extract as report
+
+    settings = measure.Settings(spec=spec, flips=flips)
+    settings = measure.quick(settings) if quick else settings
+    settings = replace(
+        settings,
+        backbone=backbone or settings.backbone,
+        size=size or settings.size,
+        num_images=images or settings.num_images,
+        rounds=rounds or settings.rounds,
+        weights=None if random_weights else settings.weights,
+    )
+    _measure("extract", lambda tick: measure.to_records(measure.run(settings, tick)), report, out, 0)
+
+
 def _measure(name: str, run: Callable[[Tick], list[dict[str, Any]]], report: Any, out: Path, threads: int) -> None:
     """Run with progress bars, print the table, write CSV, Markdown and plot."""
     import torch

@@ -1,0 +1,106 @@
+"""Options that several commands share, and those from a YAML file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .common import make_console
+
+Spec = Annotated[str, typer.Argument(help="The dataset: a folder, or see `bcnn datasets list`.", metavar="SPEC")]
+Preset = Annotated[
+    str, typer.Option(help="Of average, bcnn, improved_bcnn, o2p; several, separated by commas, share the network.")
+]
+Backbone = Annotated[str, typer.Option(help="The network; see docs/models.md, or timm/<model>.")]
+WeightsName = Annotated[str, typer.Option(help="default, none for random ones, or a name of `bcnn weights list`.")]
+Layer = Annotated[str | None, typer.Option(help="Where to cut the network.", show_default="the usual place")]
+Size = Annotated[int | None, typer.Option(min=1, help="Side of the images in pixels.", show_default="448")]
+Eps = Annotated[
+    float | None, typer.Option(min=0.0, help="The ridge, relative to the trace.", show_default="the preset's")
+]
+Normalize = Annotated[
+    list[str] | None,
+    typer.Option(help="A normalization, such as 'matrix_power(0.3)'; again for the next.", show_default="the preset's"),
+]
+ProjDim = Annotated[
+    int | None, typer.Option(min=1, help="Reduce the channels to so many, at random.", show_default="all are kept")
+]
+Flips = Annotated[bool, typer.Option(help="Take the mirrored image, too.")]
+Precision = Annotated[str, typer.Option(help="Of the network: float32 or bf16.")]
+Batch = Annotated[int, typer.Option(min=1, help="Images at a time.")]
+Workers = Annotated[int, typer.Option(min=1, help="Threads that decode images.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at an image that cannot be read.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu or cuda (untested).", show_default="a GPU if there is one, else cpu")
+]
+Seed = Annotated[int, typer.Option(help="Of random weights, and of the folds for calibration.")]
+
+
+def _load_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Let a YAML file give the defaults; what stands on the command line goes first."""
+    if path is None or context.resilient_parsing:
+        return path
+    from ..errors import unknown_name
+    from ..runs.config import read
+
+    known = {str(p.name): p for p in context.command.params if p.name not in ("config", "help")}
+    defaults: dict[str, Any] = {}
+    for name, value in read(path).items():
+        key = {k.lower(): k for k in known}.get(name.lower().replace("-", "_"))
+        if key is None:
+            raise unknown_name(str(path), "option", name, known)
+        defaults[key] = ",".join(map(str, value)) if isinstance(value, list) and key == "preset" else value
+    context.default_map = {**(context.default_map or {}), **defaults}
+    return path
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", callback=_load_config, is_eager=True, exists=True, dir_okay=False,
+        help="A YAML file with any of these options; those given here go first.",
+    ),
+]  # fmt: skip
+
+
+@contextmanager
+def progress_bars(unit: str, *, show: bool = True) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar a stage, with speed and time left; hears (stage, done, in all). On the error stream, out of pipes' way."""
+    from rich import progress as rich
+    from rich.console import Console
+
+    columns = (
+        rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn(),
+        rich.TextColumn("{task.fields[speed]}"), rich.TimeElapsedColumn(), rich.TextColumn("left"),
+        rich.TimeRemainingColumn(),
+    )  # fmt: skip
+    console = Console(stderr=True)
+    tasks: dict[str, Any] = {}
+    with rich.Progress(*columns, console=console, disable=not show, speed_estimate_period=120) as progress:
+
+        def tick(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = progress.add_task(stage, total=total, speed="")
+            task = progress.tasks[progress.task_ids.index(tasks[stage])]
+            speed = f"{task.speed:.1f} {unit}/s" if task.speed and "image" in stage else ""
+            progress.update(tasks[stage], completed=done, total=total, speed=speed)
+
+        yield tick
+
+
+def download_report() -> Callable[[str, int, int], None]:
+    """Says once each what is being fetched."""
+    from ..models.weights.fetch import announcer
+
+    return announcer()
+
+
+def quiet_console(show: bool) -> Any:
+    """A console that says nothing in all processes but the first."""
+    console = make_console()
+    console.quiet = not show
+    return console

@@ -1,0 +1,145 @@
+"""`bcnn predict` and `bcnn evaluate`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options as o
+from .common import device as check_device
+from .common import make_console
+
+FORMATS = ("table", "json", "csv")
+Run = Annotated[Path, typer.Argument(help="A run folder of `bcnn train`, or a model's file.", metavar="RUN")]
+
+
+def predict(
+    run: Run,
+    images: Annotated[
+        list[str], typer.Argument(help="Files and folders; - reads names from standard input.", metavar="IMAGES...")
+    ],
+    top: Annotated[int, typer.Option(min=1, max=5, help="How many classes.")] = 5,
+    form: Annotated[str, typer.Option("--format", help="Of table, json, csv.")] = "table",
+    batch: o.Batch = 8,
+    workers: o.Workers = 2,
+    strict: o.Strict = False,
+    device: o.Device = None,
+    config: o.Config = None,
+) -> None:
+    """Say what is on images, with probabilities.
+
+    An image that cannot be read is named on the error stream, and the command ends with exit code 1.
+    """
+    if form not in FORMATS:
+        raise ValueError(f"--format: expected one of {', '.join(FORMATS)}, got {form!r}.")
+    from ..features.team import default_device
+    from ..runs import predict as work
+
+    recognizer = work.open_run(run, batch=batch, workers=workers, device=check_device(device or default_device()))
+    paths = work.find_images(_from_stdin(images))
+    found, broken = [], []
+    with o.progress_bars("images", show=len(paths) > batch and sys.stderr.isatty()) as tick:
+        for result in work.predict(recognizer, paths, lambda done, total: tick("looking at images", done, total)):
+            if isinstance(result, OSError):
+                if strict:
+                    raise result
+                broken.append(result)
+            else:
+                found.append(result)
+    _print(found, form, top)
+    for error in broken:
+        typer.secho(f"bcnn: {error}", fg=typer.colors.YELLOW, err=True)
+    if broken:
+        typer.secho(f"bcnn: {len(broken)} of {len(paths)} images could not be read.", fg=typer.colors.YELLOW, err=True)
+        raise typer.Exit(1)
+
+
+def evaluate(
+    run: Run,
+    spec: o.Spec,
+    split: Annotated[str, typer.Option(help="Of test, train, all.")] = "test",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to.", show_default="evaluate_<dataset> in the run folder")
+    ] = None,
+    batch: o.Batch = 8,
+    workers: o.Workers = 2,
+    strict: o.Strict = False,
+    device: o.Device = None,
+    config: o.Config = None,
+) -> None:
+    """Measure a trained classifier on a dataset that has the same classes, or some of them."""
+    if split not in ("test", "train", "all"):
+        raise ValueError(f"--split: expected test, train or all, got {split!r}.")
+    from ..features.folder import describe_broken
+    from ..features.team import default_device
+    from ..runs import predict as work
+
+    recognizer = work.open_run(
+        run, batch=batch, workers=workers, strict=strict, device=check_device(device or default_device())
+    )
+    place = out or (run if run.is_dir() else run.parent) / f"evaluate_{_file_name(spec)}"
+    with o.progress_bars("images") as tick:
+        metrics = work.evaluate(
+            recognizer, spec, place, split=split, tick=lambda done, total: tick("looking at images", done, total)
+        )
+    console = make_console()
+    broken = metrics["broken"]
+    if broken:
+        text = describe_broken(broken, metrics["num_test"] + len(broken))
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
+    low, high = metrics["interval95"]
+    console.print(
+        f"accuracy {100 * metrics['accuracy']:.1f} % ({100 * low:.1f} to {100 * high:.1f}) on {metrics['num_test']} "
+        f"images of {metrics['dataset']} ({split}). Written: {place}",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _from_stdin(images: list[str]) -> list[str]:
+    names: list[str] = []
+    for image in images:
+        names += [line for line in sys.stdin.read().splitlines() if line] if image == "-" else [image]
+    return names
+
+
+def _file_name(spec: str) -> str:
+    from ..data.spec import split_spec
+
+    kind, path, _ = split_spec(spec)
+    return f"{kind}_{Path(path).stem}" if path else kind
+
+
+def _print(found: list[Any], form: str, top: int) -> None:
+    from dataclasses import replace
+
+    from ..runs.predictions import to_csv, to_record
+
+    found = [replace(prediction, top=prediction.top[:top]) for prediction in found]
+    if form == "json":
+        typer.echo(json.dumps([to_record(prediction) for prediction in found], indent=1))
+    elif form == "csv":
+        typer.echo(to_csv(found), nl=False)
+    elif found:
+        make_console().print(_table(found))
+
+
+def _table(found: list[Any]) -> Any:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ..data.contract import shown
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for name, justify in (("image", "left"), ("class", "left"), ("probability", "right")):
+        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for prediction in found:
+        table.add_section()
+        for i, (name, share) in enumerate(prediction.top):
+            image = escape(shown(prediction.name)) if i == 0 else ""
+            table.add_row(image, escape(shown(name)), f"{100 * share:.1f} %", style="bold" if i == 0 else None)
+    return table

@@ -1,0 +1,173 @@
+"""`bcnn extract` and `bcnn train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options as o
+from .common import device as check_device
+from .common import names
+
+
+def extract(
+    spec: o.Spec,
+    out: Annotated[Path, typer.Option(help="Folder for the features; one begun before is gone on with.")],
+    preset: o.Preset = "improved_bcnn",
+    backbone: o.Backbone = "vgg16",
+    weights: o.WeightsName = "default",
+    layer: o.Layer = None,
+    size: o.Size = None,
+    eps: o.Eps = None,
+    normalize: o.Normalize = None,
+    proj_dim: o.ProjDim = None,
+    flips: o.Flips = True,
+    precision: o.Precision = "float32",
+    seed: o.Seed = 0,
+    batch: o.Batch = 8,
+    workers: o.Workers = 2,
+    strict: o.Strict = False,
+    device: o.Device = None,
+    config: o.Config = None,
+) -> None:
+    """Describe every image of a dataset and keep the features on disk.
+
+    Interrupt it at any time and give the same command again: it goes on where it was. With
+    `torchrun --nproc-per-node 2 -m bcnn extract ...` processes share the work, on several machines as well if they see
+    the same folder.
+    """
+    chosen = _config(locals())
+    _avoid_broken_bfloat16(precision)
+    from ..data.spec import load_dataset
+    from ..features.extract import extract as run
+    from ..features.folder import describe_broken
+    from ..features.team import join, leave
+    from ..runs import config as configs
+
+    team = join()
+    dataset = load_dataset(spec)
+    with o.progress_bars("images", show=team.leads) as tick:
+        models = configs.networks(chosen, dataset, report=o.download_report())
+        places = configs.folders(out, chosen.preset)
+        done = run(
+            dataset,
+            {places[name]: model for name, model in models.items()},
+            chosen.extraction,
+            team=team,
+            tick=lambda count, total: tick("describing images", count, total),
+        )
+    console = o.quiet_console(team.leads)
+    before = done.num_images - done.num_done
+    console.print(f"{done.num_images} images, {before} of them described before.")
+    if done.broken:
+        console.print(describe_broken(done.broken, done.num_images), style="yellow", markup=False, soft_wrap=True)
+    console.print("Written: " + ", ".join(map(str, places.values())), markup=False, soft_wrap=True)
+    leave()
+
+
+def train(
+    spec: o.Spec,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder.", show_default="runs/<dataset>_<backbone>_<presets>")
+    ] = None,
+    preset: o.Preset = "improved_bcnn",
+    backbone: o.Backbone = "vgg16",
+    weights: o.WeightsName = "default",
+    layer: o.Layer = None,
+    size: o.Size = None,
+    eps: o.Eps = None,
+    normalize: o.Normalize = None,
+    proj_dim: o.ProjDim = None,
+    flips: o.Flips = True,
+    precision: o.Precision = "float32",
+    classifier: Annotated[str, typer.Option(help="Of svm, svm_squared, logistic.")] = "svm",
+    c: Annotated[float, typer.Option("--C", help="Weight of the errors against the margin.")] = 1.0,
+    seed: o.Seed = 0,
+    batch: o.Batch = 8,
+    workers: o.Workers = 2,
+    strict: o.Strict = False,
+    device: o.Device = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Folder of the features, to share them.", show_default="in the run folder")
+    ] = None,
+    config: o.Config = None,
+) -> None:
+    """Make a classifier from a dataset: features of a frozen network, a linear classifier, and how good it is.
+
+    Writes a run folder: config.yaml, metrics.json, predictions.csv, confusion.png, mistakes.png and the model, which
+    `bcnn predict` and `bcnn evaluate` take. Interrupt it at any time and give the same command again. Several presets
+    are compared in one table and one plot. Works under torchrun like `bcnn extract`.
+    """
+    values = locals()
+    values["C"] = values.pop("c")
+    chosen = _config(values)
+    _avoid_broken_bfloat16(precision)
+    from ..features.folder import describe_broken
+    from ..features.team import join, leave
+    from ..report import comparison
+    from ..runs.train import train as run
+
+    team = join()
+    place = out or Path("runs") / default_name(chosen)
+    with o.progress_bars("images", show=team.leads) as tick:
+        runs, done = run(chosen, place, team=team, tick=tick, report=o.download_report())
+    console = o.quiet_console(team.leads)
+    if done.broken:
+        console.print(describe_broken(done.broken, done.num_images), style="yellow", markup=False, soft_wrap=True)
+    tested = [r for r in runs if r.metrics["accuracy"] is not None]
+    if len(tested) > 1:
+        records = comparison.records_of([r.metrics for r in tested], [r.predictions for r in tested])
+        console.print(comparison.terminal_table(records))
+    for result in runs:
+        console.print(_summary(result), markup=False, soft_wrap=True)
+    leave()
+
+
+def _config(values: dict[str, Any]) -> Any:
+    """The options of a command as a `RunConfig`."""
+    from ..features.team import default_device
+    from ..runs.config import RunConfig
+
+    chosen = {name: value for name, value in values.items() if name not in ("out", "config")}
+    chosen["preset"] = names("--preset", chosen["preset"])
+    chosen["normalize"] = tuple(chosen["normalize"]) if chosen["normalize"] else None
+    chosen["weights"] = None if chosen["weights"] == "none" else chosen["weights"]
+    chosen["device"] = check_device(chosen["device"] or default_device())
+    if chosen.get("features") is not None:
+        chosen["features"] = str(chosen["features"])
+    return RunConfig(**chosen)
+
+
+def default_name(config: Any) -> str:
+    """A folder's name that tells dataset, network and presets."""
+    from ..data.spec import split_spec
+
+    kind, path, _ = split_spec(config.spec)
+    dataset = Path(path).stem if kind in ("folder", "csv") and path else kind
+    return "_".join([dataset, config.backbone.replace("/", "-"), "-".join(config.preset)])
+
+
+def _avoid_broken_bfloat16(precision: str) -> None:
+    if precision == "bf16":
+        from ..bench.bfloat16 import avoid_broken_amx
+
+        avoid_broken_amx()
+
+
+def _summary(result: Any) -> str:
+    metrics = result.metrics
+    if metrics["accuracy"] is None:
+        text = f"{result.preset}: no test images"
+        if metrics["classifier"]["cv_accuracy"] is not None:
+            text += f"; {100 * metrics['classifier']['cv_accuracy']:.1f} % in cross-validation"
+    else:
+        low, high = metrics["interval95"]
+        text = (
+            f"{result.preset}: accuracy {100 * metrics['accuracy']:.1f} % ({100 * low:.1f} to {100 * high:.1f}) "
+            f"on {metrics['num_test']} test images"
+        )
+    if not metrics["classifier"]["converged"]:
+        text += "; the classifier has NOT converged, see metrics.json"
+    return f"{text}. Written: {result.folder}"

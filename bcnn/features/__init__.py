@@ -1,0 +1,1 @@
+"""Descriptors of whole datasets, on disk."""

@@ -1,0 +1,274 @@
+"""From images to descriptors on disk: streamed, resumable, shared among processes.
+
+Paper: Sec. 3.2, the representation of an image and of its flipped copy.
+Decoding goes on in threads while the network works; memory holds one chunk and a few decoded images, however many
+there are. Which images share a batch does not depend on the number of processes, so neither do the descriptors.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..data.contract import Dataset, Sample, shown
+from ..data.preprocess import Preprocessing
+from ..models.bcnn import BCNN
+from ..models.weights.cache import digest_of as digest_of_tensors
+from ..pooling.head import HeadConfig
+from . import folder as store
+from .folder import FeaturesConfig
+from .team import Team
+
+T = TypeVar("T")
+PRECISIONS = ("float32", "bf16")
+Tick = Callable[[int, int], None]  # images done, images in all
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    """How to go about it; only `flips` and `precision` change the result."""
+
+    flips: bool = True
+    precision: str = "float32"
+    batch: int = 8  # images at a time, their flipped copies not counted
+    chunk: int = 32  # images a file
+    workers: int = 2  # threads that decode
+    strict: bool = False  # stop at an image that cannot be read
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"extract: expected precision of {', '.join(PRECISIONS)}, got {self.precision!r}.")
+        for name in ("batch", "chunk", "workers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"extract: expected {name} >= 1, got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """What came of it."""
+
+    num_images: int  # in the dataset
+    num_done: int  # described now, by all processes
+    broken: dict[str, str]  # names of images that could not be read, and why
+
+
+def with_head(model: BCNN, head: HeadConfig) -> BCNN:
+    """The same backbone and projection under another head, without a classifier."""
+    other = BCNN(replace(model.config, head=head, num_classes=None), model.backbone)
+    other.projection = model.projection
+    return other.eval()
+
+
+def for_dataset(preprocessing: Preprocessing, dataset: Dataset) -> Preprocessing:
+    """As the dataset wants it: a crop from a larger square for aircraft."""
+    if dataset.resize_ratio == 1.0:
+        return preprocessing
+    return replace(preprocessing, resize_to=round(preprocessing.size * dataset.resize_ratio))
+
+
+def extract(
+    dataset: Dataset,
+    models: Mapping[Path, BCNN],
+    options: ExtractOptions | None = None,
+    *,
+    team: Team | None = None,
+    tick: Tick = lambda done, total: None,
+) -> Extracted:
+    """Describe every image of a dataset; what a folder has already is not done again.
+
+    Args:
+        dataset: the images.
+        models: networks by the folder of their descriptors; they share backbone, projection and preprocessing
+            (`with_head`), and an image goes through the backbone once for all of them.
+        options: how.
+        team: the processes that share the work.
+        tick: hears of progress.
+    """
+    options, team = options or ExtractOptions(), team or Team()
+    _check_models(models)
+    samples = store.listed(dataset)
+    if team.leads:
+        for path, model in models.items():
+            store.prepare(path, config_of(dataset, model, options), dataset)
+    sizes = [sample.size() for sample in samples]
+    todo = team.agree(_missing(list(models), sizes, options.chunk) if team.leads else None)
+    own = todo[team.rank :: team.size]
+    _check_room(models, own, options)
+    _work(samples, sizes, own, models, options, tick)
+    team.wait()
+    count = sum(len(range(number * options.chunk, min(len(samples), (number + 1) * options.chunk))) for number in todo)
+    broken = store.Features(next(iter(models))).broken if team.leads else {}
+    return Extracted(len(samples), count, team.agree(broken))
+
+
+def config_of(dataset: Dataset, model: BCNN, options: ExtractOptions) -> FeaturesConfig:
+    """What makes these descriptors what they are."""
+    parameters = {name: value.detach().cpu() for name, value in model.state_dict().items() if "classifier" not in name}
+    return FeaturesConfig(
+        dataset=dataset.name,
+        listing=store.digest_of(store.listed(dataset), dataset.classes),
+        model=json.loads(json.dumps(asdict(replace(model.config, num_classes=None)))),
+        digest=digest_of_tensors(parameters),
+        num_features=model.num_features,
+        views=store.VIEWS if options.flips else store.VIEWS[:1],
+        precision=options.precision,
+        chunk=options.chunk,
+    )
+
+
+def _check_models(models: Mapping[Path, BCNN]) -> None:
+    if not models:
+        raise ValueError("extract: expected at least one network, got none.")
+    first, *others = models.values()
+    for other in others:
+        same = other.backbone is first.backbone and other.projection is first.projection
+        if not same or other.config.preprocessing != first.config.preprocessing:
+            raise ValueError("extract: expected networks that share a backbone (with_head), got different ones.")
+
+
+def _missing(folders: Sequence[Path], sizes: Sequence[int], chunk: int) -> list[int]:
+    """Chunks that some folder lacks, or that were made from files which have changed since."""
+    numbers = range(-(-len(sizes) // chunk))
+    wanted = {number: list(sizes[number * chunk : (number + 1) * chunk]) for number in numbers}
+    return [
+        number for number in numbers if any(store.read_sizes(folder, number) != wanted[number] for folder in folders)
+    ]
+
+
+def _check_room(models: Mapping[Path, BCNN], todo: Sequence[int], options: ExtractOptions) -> None:
+    views = 2 if options.flips else 1
+    for folder, model in models.items():
+        needed = 4 * model.num_features * views * options.chunk * len(todo)
+        free = shutil.disk_usage(folder).free
+        if needed > free:
+            raise OSError(
+                f"extract: expected {needed / 1e9:.1f} GB free for {folder}, got {free / 1e9:.1f} GB; make room, "
+                "choose another folder, or take fewer features (a projection, no flips)."
+            )
+
+
+def _work(
+    samples: Sequence[Sample],
+    sizes: Sequence[int],
+    todo: Sequence[int],
+    models: Mapping[Path, BCNN],
+    options: ExtractOptions,
+    tick: Tick,
+) -> None:
+    first = next(iter(models.values()))
+    first.backbone.to(options.device)
+    first.projection.to(options.device)
+    chunks = [range(n * options.chunk, min(len(samples), (n + 1) * options.chunk)) for n in todo]
+    total = sum(len(chunk) for chunk in chunks)
+    done = 0
+    tick(done, total)
+    pictures = decoded([samples[row] for chunk in chunks for row in chunk], first.config.preprocessing, options)
+    for number, chunk in zip(todo, chunks, strict=True):
+        start = time.perf_counter()
+        rows: list[int] = []
+        broken: dict[int, str] = {}
+        parts: list[list[Tensor]] = []  # of every batch, the descriptors of each model
+        for some in batches(zip(chunk, pictures, strict=False), options.batch):  # the pictures go on after the chunk
+            good = {row: picture for row, picture in some if not isinstance(picture, OSError)}
+            broken |= {row: unless_strict(picture, options) for row, picture in some if isinstance(picture, OSError)}
+            if good:
+                parts.append(_describe(list(good.values()), models, options))
+            rows += good
+            done += len(some)
+            tick(done, total)
+        own_sizes = [sizes[row] for row in chunk]
+        for i, (folder, model) in enumerate(models.items()):
+            features = torch.cat([part[i] for part in parts]) if parts else _nothing(model, options)
+            taken = time.perf_counter() - start
+            store.write_chunk(folder, store.Chunk(number, features, rows, own_sizes, broken, taken))
+
+
+def batches(things: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of up to `size`."""
+    coming = iter(things)
+    while some := list(islice(coming, size)):
+        yield some
+
+
+def unless_strict(error: OSError, options: ExtractOptions) -> str:
+    """What is wrong with an image; raised instead where that was asked for."""
+    if options.strict:
+        raise error
+    return str(error)
+
+
+def _nothing(model: BCNN, options: ExtractOptions) -> Tensor:
+    return torch.empty(0, 2 if options.flips else 1, model.num_features)
+
+
+def decoded(
+    samples: Sequence[Sample], preprocessing: Preprocessing, options: ExtractOptions
+) -> Iterator[numpy.ndarray | OSError]:
+    """Squares of pixels in order, decoded ahead by threads; an error in the place of a broken image."""
+
+    def decode(sample: Sample) -> numpy.ndarray | OSError:
+        try:
+            return numpy.asarray(preprocessing.fit(sample.open()))
+        except OSError as error:
+            return error
+        except (ValueError, MemoryError) as error:
+            return OSError(f"{shown(sample.name)}: {error}")
+
+    ahead = 2 * options.batch + options.workers
+    with ThreadPoolExecutor(options.workers, thread_name_prefix="decode") as threads:
+        waiting: deque[Future[numpy.ndarray | OSError]] = deque()
+        coming = iter(samples)
+        try:
+            for sample in coming:
+                waiting.append(threads.submit(decode, sample))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+
+@torch.inference_mode()
+def _describe(pictures: Sequence[numpy.ndarray], models: Mapping[Path, BCNN], options: ExtractOptions) -> list[Tensor]:
+    """Descriptors of a batch, shape (images, views, d), one tensor a model."""
+    first = next(iter(models.values()))
+    images = to_batch(pictures, first.config.preprocessing, options.device)
+    if options.flips:
+        images = torch.cat([images, images.flip(-1)])
+    with autocast(options.precision, options.device):
+        maps = first.features(images)
+    views = 2 if options.flips else 1
+    found = []
+    for model in models.values():
+        descriptors = model.head(maps).unflatten(0, (views, len(pictures))).transpose(0, 1)
+        found.append(descriptors.cpu().contiguous())
+    return found
+
+
+def to_batch(pictures: Sequence[numpy.ndarray], preprocessing: Preprocessing, device: str = "cpu") -> Tensor:
+    """Pixels as the network takes them, shape (B, 3, H, W), laid out channels last; values as `Preprocessing` gives."""
+    pixels = torch.from_numpy(numpy.stack(pictures)).to(device).to(torch.float32)  # (B, H, W, 3)
+    mean, std = (torch.tensor(values, device=device) for values in (preprocessing.mean, preprocessing.std))
+    return pixels.mul_(preprocessing.pixel_max / 255).sub_(mean).div_(std).movedim(-1, 1)
+
+
+def autocast(precision: str, device: str) -> torch.autocast | nullcontext[None]:
+    """The network in bfloat16 where that is wanted; heads look after themselves."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)

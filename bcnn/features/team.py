@@ -1,0 +1,73 @@
+"""The processes that share one job: as many as `torchrun` started, on one machine or several; else one.
+
+Only small messages travel (who does what, everybody is done); features go through the folder that all of them see.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+PATIENCE = timedelta(days=7)  # a slow machine may finish long after the others
+
+
+@dataclass(frozen=True)
+class Team:
+    """The number of this process, and how many there are."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process speaks and writes for all."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until everybody is here."""
+        if self.size > 1:
+            dist.barrier()
+
+    def agree(self, value: Any) -> Any:
+        """The leader's value."""
+        if self.size == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def gather(self, value: Any) -> list[Any]:
+        """Everybody's values, by rank."""
+        if self.size == 1:
+            return [value]
+        box: list[Any] = [None] * self.size
+        dist.all_gather_object(box, value)
+        return box
+
+
+def join() -> Team:
+    """The team that `torchrun` set up, or a team of one."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        return Team()
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", timeout=PATIENCE)
+    return Team(dist.get_rank(), size)
+
+
+def leave() -> None:
+    """End of the job; nothing to do for one process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def default_device() -> str:
+    """The GPU of this process where there are any (untested), else the CPU."""
+    if torch.cuda.is_available():
+        return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
+    return "cpu"

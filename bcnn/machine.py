@@ -1,0 +1,40 @@
+"""Which machine and which versions a measurement comes from."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import torch
+
+from . import __version__
+
+
+def describe() -> dict[str, str]:
+    """Processor, threads and versions, as columns of a results file."""
+    return {
+        "machine": processor(),
+        "threads": str(torch.get_num_threads()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "bcnn": __version__,
+    }
+
+
+def processor() -> str:
+    """The processor's name, from the system where it tells."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        fields = dict(
+            line.split(":", 1) for line in info.read_text().split("\n\n")[0].splitlines() if line.count(":") == 1
+        )
+        names = {key.strip(): value.strip() for key, value in fields.items()}
+        if "model name" in names:
+            extras = [flag for flag in ("avx512f", "amx_bf16") if flag in names.get("flags", "").split()]
+            return " ".join([names["model name"], *extras])
+    return platform.processor() or platform.machine()
+
+
+def slug() -> str:
+    """A short name for files: the architecture, the threads and the version of torch."""
+    return f"{platform.machine()}-{torch.get_num_threads()}t_torch{torch.__version__.split('+')[0]}"

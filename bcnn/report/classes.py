@@ -1,0 +1,98 @@
+"""Pictures of how a classifier does: the confusion matrix, and its worst mistakes as a sheet of photographs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy
+
+from ..data.contract import Sample, shown
+from ..files import written_whole
+
+
+class Guess(Protocol):
+    """What the sheet needs to know of a prediction."""
+
+    @property
+    def name(self) -> str:
+        """The image."""
+        ...
+
+    @property
+    def top(self) -> Sequence[tuple[str, float]]:
+        """Classes and probabilities, best first."""
+        ...
+
+    @property
+    def truth(self) -> str | None:
+        """The true class."""
+        ...
+
+
+def plot_confusion(confusion: numpy.ndarray, classes: Sequence[str], path: Path) -> None:
+    """Rows are true classes, columns predicted ones; each row adds up to 1."""
+    from matplotlib.figure import Figure
+
+    k = len(classes)
+    side = min(max(4.0, 0.2 * k), 24.0)
+    figure = Figure(figsize=(side + 2, side + 1), layout="constrained")
+    axes = figure.subplots()
+    shares = confusion / numpy.maximum(confusion.sum(1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="viridis", vmin=0, vmax=1)
+    figure.colorbar(image, ax=axes, fraction=0.04, label="share of the true class")
+    if k <= 100:
+        labels = [_short(name, 24) for name in classes]
+        size = 8 if k <= 50 else 6
+        axes.set_xticks(range(k), labels, rotation=90, fontsize=size)
+        axes.set_yticks(range(k), labels, fontsize=size)
+    if k <= 20:
+        for row, column in numpy.argwhere(confusion > 0):
+            colour = "black" if shares[row, column] > 0.6 else "white"
+            axes.text(column, row, int(confusion[row, column]), ha="center", va="center", color=colour, fontsize=8)
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("true")
+    _save(figure, path)
+
+
+def plot_mistakes(guesses: Sequence[Guess], samples: Mapping[str, Sample], path: Path, *, most: int = 20) -> None:
+    """The wrong predictions that were surest of themselves, each with what it is and what it was taken for."""
+    from matplotlib.figure import Figure
+
+    wrong = [guess for guess in guesses if guess.top[0][0] != guess.truth]
+    worst = sorted(wrong, key=lambda guess: -guess.top[0][1])[:most]
+    columns = 5
+    rows = max(1, -(-len(worst) // columns))
+    figure = Figure(figsize=(3 * columns, 3.3 * rows + 0.5), layout="constrained")
+    figure.suptitle(f"{len(wrong)} of {len(guesses)} wrong; the surest of them" if wrong else "no mistakes")
+    for axes in figure.subplots(rows, columns, squeeze=False).flat:
+        axes.axis("off")
+    for axes, guess in zip(figure.axes, worst, strict=False):
+        thumbnail = _thumbnail(samples[guess.name])
+        if thumbnail is not None:
+            axes.imshow(thumbnail)
+        name, share = guess.top[0]
+        axes.set_title(
+            f"is {_short(guess.truth or '', 28)}\ntaken for {_short(name, 28)}, {100 * share:.0f} %", fontsize=8
+        )
+    _save(figure, path)
+
+
+def _thumbnail(sample: Sample) -> Any:
+    try:
+        image = sample.open()
+    except OSError:
+        return None
+    image.thumbnail((280, 280))
+    return numpy.asarray(image)
+
+
+def _short(name: str, most: int) -> str:
+    name = shown(name).replace("$", r"\$")  # a dollar would start a formula
+    return name if len(name) <= most else f"{name[: most - 3]}..."
+
+
+def _save(figure: Any, path: Path) -> None:
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, dpi=100)

@@ -1,0 +1,151 @@
+"""Everything that makes a run, as plain data, and its YAML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..data.contract import Dataset
+from ..errors import unknown_name
+from ..features.extract import ExtractOptions, for_dataset, with_head
+from ..files import written_whole
+from ..models.bcnn import BCNN, build_model
+from ..pooling.head import PRESETS, make_config
+
+HOW = ("batch", "workers", "strict", "device", "features")  # change the way, not the result
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What `bcnn train` takes; the names are those of its options."""
+
+    spec: str
+    preset: tuple[str, ...] = ("improved_bcnn",)
+    backbone: str = "vgg16"
+    weights: str | None = "default"
+    layer: str | None = None
+    size: int | None = None
+    eps: float | None = None
+    normalize: tuple[str, ...] | None = None
+    proj_dim: int | None = None
+    flips: bool = True
+    precision: str = "float32"
+    classifier: str = "svm"
+    C: float = 1.0
+    seed: int = 0
+    batch: int = 8
+    workers: int = 2
+    strict: bool = False
+    device: str = "cpu"
+    features: str | None = None  # folder of the descriptors; None: in the run's own
+
+    def __post_init__(self) -> None:
+        if not self.preset:
+            raise ValueError("train: expected at least one preset, got none.")
+        for preset in self.preset:
+            if preset not in PRESETS:
+                raise unknown_name("train", "preset", preset, PRESETS)
+        if len(set(self.preset)) < len(self.preset):
+            raise ValueError(f"train: expected each preset once, got {', '.join(self.preset)}.")
+
+    @property
+    def extraction(self) -> ExtractOptions:
+        """The part that concerns extraction."""
+        return ExtractOptions(
+            flips=self.flips,
+            precision=self.precision,
+            batch=self.batch,
+            workers=self.workers,
+            strict=self.strict,
+            device=self.device,
+        )
+
+    def result_part(self) -> dict[str, Any]:
+        """The options that the result depends on."""
+        return {name: value for name, value in to_plain(self).items() if name not in HOW}
+
+
+def to_plain(config: RunConfig) -> dict[str, Any]:
+    """As YAML has it: lists for tuples, options that are not set left out."""
+    plain = {}
+    for name, value in asdict(config).items():
+        if value is not None:
+            plain[name] = list(value) if isinstance(value, tuple) else value
+        elif name == "weights":
+            plain[name] = "none"
+    return plain
+
+
+def from_plain(content: Mapping[str, Any]) -> RunConfig:
+    """The reverse."""
+    known = [field.name for field in fields(RunConfig)]
+    values = {}
+    for name, value in content.items():
+        if name not in known:
+            raise unknown_name("config", "option", name, known)
+        values[name] = tuple(value) if isinstance(value, list) else value
+    if values.get("weights") == "none":
+        values["weights"] = None
+    return RunConfig(**values)
+
+
+def write(config: RunConfig, path: Path) -> None:
+    """The YAML file, which ``bcnn train --config`` takes."""
+    import yaml
+
+    with written_whole(path) as temporary:
+        temporary.write_text(yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Options from a YAML file."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: expected YAML, got: {' '.join(str(error).split())}.") from None
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise ValueError(f"{path}: expected lines of `option: value`, got {type(content).__name__}.")
+    return content
+
+
+def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BCNN]:
+    """One network a preset; all share the backbone."""
+    import torch
+
+    torch.manual_seed(config.seed)  # of random weights and projections
+    first = build_model(
+        config.preset[0],
+        backbone=config.backbone,
+        weights=config.weights,
+        layer=config.layer,
+        proj_dim=config.proj_dim,
+        image_size=config.size,
+        **_head_options(config, config.preset[0]),
+        **report,
+    )
+    base = _prepared(first, dataset)
+    return {preset: with_head(base, make_config(preset, **_head_options(config, preset))) for preset in config.preset}
+
+
+def _head_options(config: RunConfig, preset: str) -> dict[str, Any]:
+    """What was asked for; a ridge goes only where there is something to ridge, so that presets can be compared."""
+    options: dict[str, Any] = {"normalize": config.normalize}
+    if len(config.preset) == 1 or PRESETS[preset].eps > 0:
+        options["eps"] = config.eps
+    return options
+
+
+def _prepared(model: BCNN, dataset: Dataset) -> BCNN:
+    from dataclasses import replace
+
+    model.config = replace(model.config, preprocessing=for_dataset(model.config.preprocessing, dataset))
+    return model
+
+
+def folders(root: Path, presets: tuple[str, ...]) -> dict[str, Path]:
+    """Where each preset's files go: one preset has the folder to itself."""
+    return {preset: root if len(presets) == 1 else root / preset for preset in presets}

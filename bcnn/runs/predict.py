@@ -1,0 +1,163 @@
+"""A trained network on other images, on any machine: its file is all it takes.
+
+Paper: Sec. 3.2, "evaluated on an image and its flipped copy and their predictions are averaged".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from .. import machine
+from ..classify.accuracy import evaluate_scores
+from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
+from ..data.folder import images_in
+from ..data.spec import load_dataset
+from ..features.extract import ExtractOptions, autocast, batches, decoded, to_batch, unless_strict
+from ..models.bcnn import BCNN
+from ..models.files import load, read_notes
+from .predictions import Prediction, predictions_of
+from .train import evaluation_record, write_results
+
+MODEL = "model.safetensors"
+Tick = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Recognizer:
+    """A network, the names of its classes, and how its scores become probabilities."""
+
+    model: BCNN
+    classes: tuple[str, ...]
+    temperature: float
+    options: ExtractOptions
+
+    @torch.inference_mode()
+    def logits(self, pictures: Sequence[numpy.ndarray]) -> Tensor:
+        """Scores over temperature, averaged over the views, of squares of pixels; shape (B, classes)."""
+        images = to_batch(pictures, self.model.config.preprocessing, self.options.device)
+        if self.options.flips:
+            images = torch.cat([images, images.flip(-1)])
+        with autocast(self.options.precision, self.options.device):
+            maps = self.model.features(images)
+        scores = self.model.classifier(self.model.head(maps)).unflatten(0, (-1, len(pictures)))
+        return scores.mean(0).cpu() / self.temperature
+
+
+def open_run(run: str | Path, **options: Any) -> Recognizer:
+    """The network of a run folder, or of a model's file; `options` are those of `ExtractOptions`."""
+    path = Path(run)
+    if path.is_dir():
+        path = _model_in(path)
+    notes = read_notes(path)
+    if "classes" not in notes:
+        raise ValueError(
+            f"{path}: expected a network with class names, as bcnn train writes it, got one without; "
+            "save it with notes={'classes': [...]}."
+        )
+    how = ExtractOptions(
+        flips=bool(notes.get("flips", True)), precision=str(notes.get("precision", "float32")), **options
+    )
+    return Recognizer(load(path, device=how.device), tuple(notes["classes"]), float(notes.get("temperature", 1.0)), how)
+
+
+def _model_in(folder: Path) -> Path:
+    if (folder / MODEL).exists():
+        return folder / MODEL
+    inside = sorted(str(path.parent) for path in folder.glob(f"*/{MODEL}"))
+    hint = f"name one of: {', '.join(inside)}" if inside else "make one with bcnn train"
+    raise FileNotFoundError(f"expected a run folder with a {MODEL}, got {folder}, which has none; {hint}.")
+
+
+def find_images(paths: Iterable[str | Path]) -> list[Path]:
+    """Files as they are named, folders as the images in them, in order of their names."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = images_in(path)
+            if not inside:
+                raise ValueError(f"predict: expected images in {shown(str(path))}, got none.")
+            found += inside
+        else:
+            found.append(path)
+    return found
+
+
+def predict(
+    recognizer: Recognizer, paths: Sequence[Path], tick: Tick = lambda done, total: None
+) -> Iterator[Prediction | OSError]:
+    """Predictions in order, an error in the place of an image that cannot be read."""
+    samples = [Sample(str(path), 0, TEST, path) for path in paths]
+    for some, logits in _all_logits(recognizer, samples, tick):
+        good = [sample.name for sample, picture in some if not isinstance(picture, OSError)]
+        coming = iter(predictions_of(logits, good, recognizer.classes))
+        for _, picture in some:
+            yield picture if isinstance(picture, OSError) else next(coming)
+
+
+def _all_logits(
+    recognizer: Recognizer, samples: Sequence[Sample], tick: Tick
+) -> Iterator[tuple[list[tuple[Sample, numpy.ndarray | OSError]], Tensor]]:
+    """Batch by batch: samples with their pictures or errors, and the logits of those that could be read."""
+    pictures = decoded(samples, recognizer.model.config.preprocessing, recognizer.options)
+    done = 0
+    for some in batches(zip(samples, pictures, strict=True), recognizer.options.batch):
+        good = [picture for _, picture in some if not isinstance(picture, OSError)]
+        yield some, recognizer.logits(good) if good else torch.empty(0, len(recognizer.classes))
+        done += len(some)
+        tick(done, len(samples))
+
+
+def evaluate(
+    recognizer: Recognizer, spec: str, out: Path, *, split: str = TEST, tick: Tick = lambda done, total: None
+) -> dict[str, Any]:
+    """Accuracy on a dataset whose classes the network knows; writes metrics, predictions and pictures to `out`.
+
+    Args:
+        recognizer: from `open_run`.
+        spec: the dataset.
+        out: folder to write to.
+        split: "test", "train" or "all".
+        tick: hears of progress.
+    """
+    dataset = _with_known_classes(load_dataset(spec), recognizer.classes)
+    samples = dataset.samples if split == "all" else dataset.of(split)
+    if not samples:
+        raise ValueError(f"evaluate: expected images in the {split} split of {spec}, got none; try --split {TRAIN}.")
+    logits, kept, broken = [], [], {}
+    for some, part in _all_logits(recognizer, samples, tick):
+        logits.append(part)
+        kept += [sample for sample, picture in some if not isinstance(picture, OSError)]
+        for sample, picture in some:
+            if isinstance(picture, OSError):
+                broken[sample.name] = unless_strict(picture, recognizer.options)
+    if not kept:
+        raise ValueError(f"evaluate: expected images that can be read in {spec}, got none; see: bcnn datasets check.")
+    labels = torch.tensor([sample.label for sample in kept])
+    evaluation = evaluate_scores(torch.cat(logits), labels, len(recognizer.classes))
+    predictions = predictions_of(torch.cat(logits), [s.name for s in kept], recognizer.classes, labels)
+    metrics = {
+        "dataset": dataset.name, "split": split, "broken": broken, "versions": machine.describe(),
+        **evaluation_record(evaluation, recognizer.classes),
+    }  # fmt: skip
+    write_results(out, metrics, predictions, evaluation, dataset)
+    return metrics
+
+
+def _with_known_classes(dataset: Dataset, classes: Sequence[str]) -> Dataset:
+    """The dataset with the network's numbering of classes."""
+    number = {name: i for i, name in enumerate(classes)}
+    unknown = [name for name in dataset.classes if name not in number]
+    if unknown:
+        raise ValueError(
+            f"evaluate: expected classes that the network knows, got {len(unknown)} others, such as "
+            f"{shown(unknown[0])!r}; it knows {shown(classes[0])!r} and {len(classes) - 1} more."
+        )
+    samples = tuple(replace(s, label=number[dataset.classes[s.label]]) for s in dataset.samples)
+    return replace(dataset, classes=tuple(classes), samples=samples)

@@ -1,0 +1,74 @@
+"""What a network says of images: classes with probabilities, as records and as a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..data.contract import shown
+from ..files import written_whole
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One image's most probable classes, best first, and its true class where that is known."""
+
+    name: str
+    top: tuple[tuple[str, float], ...]  # class and probability
+    truth: str | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the best guess is the true class."""
+        return self.top[0][0] == self.truth
+
+
+def predictions_of(
+    logits: Tensor, names: Sequence[str], classes: Sequence[str], labels: Tensor | None = None
+) -> list[Prediction]:
+    """From logits, scores divided by the temperature, shape (images, classes)."""
+    if not len(names):
+        return []
+    probabilities, order = logits.double().softmax(-1).topk(min(TOP, len(classes)), -1)
+    truths = [None] * len(names) if labels is None else [classes[i] for i in labels.tolist()]
+    return [
+        Prediction(name, tuple((classes[i], p) for i, p in zip(best, shares, strict=True)), truth)
+        for name, best, shares, truth in zip(names, order.tolist(), probabilities.tolist(), truths, strict=True)
+    ]
+
+
+def to_record(prediction: Prediction) -> dict[str, Any]:
+    """As JSON."""
+    record: dict[str, Any] = {"image": shown(prediction.name)}
+    if prediction.truth is not None:
+        record["truth"] = prediction.truth
+    record["top"] = [{"class": name, "probability": p} for name, p in prediction.top]
+    return record
+
+
+def to_csv(predictions: Sequence[Prediction], *, top: int = TOP) -> str:
+    """A line an image: name, truth if known, then classes and probabilities."""
+    known = any(prediction.truth is not None for prediction in predictions)
+    top = max((min(top, len(prediction.top)) for prediction in predictions), default=0)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = [f"{what}{i + 1}" for i in range(top) for what in ("class", "probability")]
+    writer.writerow(["image", *(["truth"] if known else []), *columns])
+    for prediction in predictions:
+        values = [value for name, p in prediction.top[:top] for value in (shown(name), f"{p:.6f}")]
+        writer.writerow([shown(prediction.name), *([shown(prediction.truth or "")] if known else []), *values])
+    return text.getvalue()
+
+
+def write_predictions(predictions: Sequence[Prediction], path: Path) -> None:
+    """As CSV."""
+    with written_whole(path) as temporary:
+        temporary.write_text(to_csv(predictions), encoding="utf-8")

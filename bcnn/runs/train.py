@@ -1,0 +1,234 @@
+"""Extraction, classifier, evaluation: from a dataset to a run folder.
+
+Paper: Sec. 3.2, "Training and evaluation", without fine-tuning: one-vs-rest linear SVMs with C = 1 on frozen features,
+predictions averaged over an image and its flipped copy. Training takes both views as well.
+
+A run folder holds config.yaml, metrics.json, predictions.csv, model.safetensors, confusion.png, mistakes.png and the
+descriptors in features/; with several presets, one such folder each and their comparison.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import __version__, machine
+from ..classify.accuracy import Evaluation, evaluate_scores
+from ..classify.fit import LinearClassifier, fit_classifier
+from ..classify.flip import average_views
+from ..classify.gram import scores as linear_scores
+from ..data.contract import TEST, TRAIN, Dataset
+from ..data.spec import load_dataset
+from ..features.extract import Extracted, extract
+from ..features.folder import Features
+from ..features.team import Team
+from ..files import written_whole
+from ..models.bcnn import BCNN
+from ..models.files import save
+from ..report import classes as pictures
+from ..report import comparison
+from . import config as configs
+from .config import RunConfig
+from .predictions import Prediction, predictions_of, write_predictions
+
+Tick = Callable[[str, int, int], None]  # stage, done, in all
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One preset's run."""
+
+    preset: str
+    folder: Path
+    metrics: dict[str, Any]
+    predictions: list[Prediction]
+
+
+def train(
+    config: RunConfig,
+    out: Path,
+    *,
+    team: Team | None = None,
+    tick: Tick = lambda stage, done, total: None,
+    **report: Any,
+) -> tuple[list[Trained], Extracted]:
+    """Describe, classify, evaluate, and write it all down; only the leader of a team does more than describe.
+
+    Args:
+        config: what to do.
+        out: the run folder; one of another configuration is refused.
+        team: the processes that share the work.
+        tick: hears of progress.
+        **report: passed to `build_model`, for the download of weights.
+    """
+    team = team or Team()
+    dataset = load_dataset(config.spec)
+    if not dataset.of(TRAIN):
+        raise ValueError(f"train: expected training images in {config.spec}, got none; see: bcnn datasets check.")
+    if team.leads:
+        _claim(config, out)
+    models = configs.networks(config, dataset, **report)
+    features = configs.folders(Path(config.features) if config.features else out / "features", config.preset)
+    done = extract(
+        dataset,
+        {features[preset]: model for preset, model in models.items()},
+        config.extraction,
+        team=team,
+        tick=lambda count, total: tick("describing images", count, total),
+    )
+    if not team.leads:
+        return [], done
+    runs = []
+    for preset, folder in configs.folders(out, config.preset).items():
+        runs.append(_finish(preset, folder, config, dataset, models[preset], Features(features[preset]), tick))
+    if len(runs) > 1:
+        comparison.write([run.metrics for run in runs], [run.predictions for run in runs], out)
+    return runs, done
+
+
+def _claim(config: RunConfig, out: Path) -> None:
+    """Make the run folder, or make sure that it is this run's."""
+    path = out / "config.yaml"
+    if path.exists():
+        stored = configs.from_plain(configs.read(path)).result_part()
+        wanted = config.result_part()
+        differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
+        if differing:
+            name = differing[0]
+            raise ValueError(
+                f"train: expected {out} to be new or a run of the same configuration, got one with {name} "
+                f"{stored.get(name)!r} instead of {wanted.get(name)!r}; choose another --out (descriptors can be "
+                "shared: --features)."
+            )
+    configs.write(config, path)
+
+
+def _finish(
+    preset: str, folder: Path, config: RunConfig, dataset: Dataset, model: BCNN, features: Features, tick: Tick
+) -> Trained:
+    """Classifier and evaluation of one preset."""
+    matrix = features.matrix(TRAIN)
+    start = time.perf_counter()
+    fitted = fit_classifier(
+        matrix,
+        matrix.labels,
+        len(dataset.classes),
+        kind=config.classifier,
+        C=config.C,
+        groups=matrix.groups.numpy(),
+        seed=config.seed,
+        tick=lambda stage, done, total: tick(f"{preset}: {stage}", done, total),
+    )
+    fit_s = time.perf_counter() - start
+    scores, names, labels = _test_scores(features, fitted)
+    predictions = predictions_of(scores / fitted.temperature, names, dataset.classes, labels)
+    evaluation = evaluate_scores(scores / fitted.temperature, labels, len(dataset.classes)) if len(labels) else None
+    metrics = {
+        **_about(preset, config, dataset, features, model),
+        **evaluation_record(evaluation, dataset.classes),
+        "classifier": _classifier_record(fitted),
+        "time_s": {"describe": features.time_s, "fit": fit_s, **{f"fit: {k}": v for k, v in fitted.time_s.items()}},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    save(with_classifier(model, fitted), folder / "model.safetensors", notes=_notes(config, dataset, fitted, metrics))
+    write_results(folder, metrics, predictions, evaluation, dataset)
+    return Trained(preset, folder, metrics, predictions)
+
+
+def _test_scores(features: Features, fitted: LinearClassifier) -> tuple[Tensor, list[str], Tensor]:
+    """Averaged over the views; names and labels of the images."""
+    matrix = features.matrix(TEST)
+    names = [features.entries[row].name for row in matrix.rows]
+    labels = matrix.labels[:: matrix.num_views]
+    if not names:
+        return torch.empty(0, len(fitted.bias)), names, labels
+    return average_views(linear_scores(matrix, fitted.weight, fitted.bias), matrix.groups), names, labels
+
+
+def write_results(
+    folder: Path,
+    metrics: dict[str, Any],
+    predictions: list[Prediction],
+    evaluation: Evaluation | None,
+    dataset: Dataset,
+) -> None:
+    """metrics.json, predictions.csv and, where there was something to predict, the pictures."""
+    write_predictions(predictions, folder / "predictions.csv")
+    if evaluation is not None:
+        pictures.plot_confusion(evaluation.confusion.numpy(), dataset.classes, folder / "confusion.png")
+        pictures.plot_mistakes(predictions, {s.name: s for s in dataset.samples}, folder / "mistakes.png")
+    with written_whole(folder / "metrics.json") as temporary:
+        temporary.write_text(json.dumps(metrics, indent=1) + "\n")
+
+
+def with_classifier(model: BCNN, fitted: LinearClassifier) -> BCNN:
+    """The network with the classifier on top, from images to scores."""
+    whole = BCNN(replace(model.config, num_classes=len(fitted.bias)), model.backbone)
+    whole.projection = model.projection
+    assert isinstance(whole.classifier, nn.Linear)
+    with torch.no_grad():
+        whole.classifier.weight.copy_(fitted.weight)
+        whole.classifier.bias.copy_(fitted.bias)
+    return whole.eval()
+
+
+def evaluation_record(evaluation: Evaluation | None, classes: tuple[str, ...]) -> dict[str, Any]:
+    """The measurements as JSON."""
+    if evaluation is None:
+        return {"accuracy": None, "num_test": 0}
+    per_class = {
+        name: {"accuracy": share, "num_test": count}
+        for name, share, count in zip(classes, evaluation.per_class, evaluation.counts, strict=True)
+    }
+    return {
+        "accuracy": evaluation.accuracy,
+        "interval95": list(evaluation.interval),
+        "num_test": evaluation.num_images,
+        "top5_accuracy": evaluation.top5_accuracy,
+        "mean_class_accuracy": evaluation.mean_class_accuracy,
+        "negative_log_likelihood": evaluation.negative_log_likelihood,
+        "calibration_error": evaluation.calibration_error,
+        "per_class": per_class,
+    }
+
+
+def _about(preset: str, config: RunConfig, dataset: Dataset, features: Features, model: BCNN) -> dict[str, Any]:
+    return {
+        "preset": preset,
+        "dataset": dataset.name,
+        "num_classes": len(dataset.classes),
+        "num_train": len(features.matrix(TRAIN).rows),
+        "broken": features.broken,
+        "backbone": model.config.backbone,
+        "image_size": model.config.preprocessing.size,
+        "num_features": model.num_features,
+        "seed": config.seed,
+        "versions": {**machine.describe(), "bcnn": __version__},
+    }
+
+
+def _classifier_record(fitted: LinearClassifier) -> dict[str, Any]:
+    names = ("kind", "C", "converged", "gap", "num_iters", "temperature", "calibrated", "cv_accuracy")
+    return {name: getattr(fitted, name) for name in names}
+
+
+def _notes(config: RunConfig, dataset: Dataset, fitted: LinearClassifier, metrics: dict[str, Any]) -> dict[str, Any]:
+    """What prediction needs besides the network."""
+    return {
+        "classes": list(dataset.classes),
+        "temperature": fitted.temperature,
+        "calibrated": fitted.calibrated,
+        "flips": config.flips,
+        "precision": config.precision,
+        "dataset": dataset.name,
+        "accuracy": metrics["accuracy"],
+        "config": configs.to_plain(config),
+        "model": asdict(config)["backbone"],
+    }
