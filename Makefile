@@ -6,10 +6,14 @@ READY  := $(VENV)/.ready
 
 .PHONY: demo test test-network test-timm lint format bench clean
 
-# Real weights from the package index, real photographs out of a dependency.
+# Real weights from the package index, real photographs out of a dependency: three presets side by side, then a
+# prediction on a photograph.
+PHOTOGRAPH := import pathlib, skimage.data; print(pathlib.Path(skimage.data.__file__).parent / "gravel.png")
 demo: $(READY)
 	$(BIN)/bcnn weights fetch alexnet_imagenet
-	$(BIN)/python examples/textures.py
+	$(BIN)/bcnn train textures --backbone alexnet --size 128 --preset average,bcnn,improved_bcnn --out runs/demo
+	$(BIN)/bcnn predict runs/demo/improved_bcnn "$$($(BIN)/python -c '$(PHOTOGRAPH)')"
+	@echo "Table and plot: runs/demo/comparison.md and .png; mistakes as pictures: runs/demo/improved_bcnn/mistakes.png"
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
@@ -34,6 +38,8 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/bcnn bench matfun --out runs/bench
 	$(BIN)/bcnn bench pooling --out runs/bench
+	$(BIN)/bcnn bench svm --out runs/bench
+	$(BIN)/bcnn bench extract --out runs/bench
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

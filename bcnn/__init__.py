@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .classify.estimator import Classifier as Classifier
     from .errors import ClampedSpectrumWarning as ClampedSpectrumWarning
     from .errors import ConvergenceError as ConvergenceError
     from .errors import GradientExceptionWarning as GradientExceptionWarning
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "classify.estimator": ("Classifier",),
     "errors": (
         "ClampedSpectrumWarning", "ConvergenceError", "GradientExceptionWarning", "NotConvergedWarning",
         "NotPositiveDefiniteError", "PrecisionFallbackWarning", "SecondDerivativeError",

@@ -2,16 +2,19 @@
 
 Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, or choose_eps.py)
 
-Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``, ``bench pooling: START OF A TITLE``, ``eps: BACKBONE``.
+Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench pooling|svm|extract: START OF A TITLE``, or ``all``;
+``eps: BACKBONE``; ``train: NAME`` for results/train_NAME.csv, the comparison.csv of a run.
 """
 
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from pathlib import Path
+from types import ModuleType
 
 from bcnn.files import read_csv, written_whole
-from bcnn.report import matfun, pooling
+from bcnn.report import comparison, extract, matfun, pooling, svm
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -30,8 +33,13 @@ def matfun_table(argument: str) -> str:
     return matfun.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
 
 
-def pooling_table(argument: str) -> str:
-    return pooling.markdown([r for r in read_csv(only("pooling_*.csv")) if r["group"].startswith(argument)])
+def bench_table(name: str, report: ModuleType, argument: str) -> str:
+    start = "" if argument == "all" else argument
+    return report.markdown([r for r in read_csv(only(f"{name}_*.csv")) if r["group"].startswith(start)])
+
+
+def train_table(argument: str) -> str:
+    return comparison.markdown(read_csv(RESULTS / f"train_{argument}.csv"))
 
 
 def eps_table(argument: str) -> str:
@@ -53,8 +61,11 @@ def eps_table(argument: str) -> str:
 
 TABLES: dict[str, Callable[[str], str]] = {
     "bench matfun": matfun_table,
-    "bench pooling": pooling_table,
+    "bench pooling": partial(bench_table, "pooling", pooling),
+    "bench svm": partial(bench_table, "svm", svm),
+    "bench extract": partial(bench_table, "extract", extract),
     "eps": eps_table,
+    "train": train_table,
 }
 
 
@@ -67,7 +78,7 @@ def rendered(text: str) -> str:
 
     kinds = "|".join(TABLES)
     text = re.sub(rf"<!-- ({kinds}): (.+?) -->\n.*?<!-- end -->", section, text, flags=re.DOTALL)
-    for name in ("matfun", "pooling"):
+    for name in ("matfun", "pooling", "svm", "extract"):
         stem = only(f"{name}_*.csv").stem
         text = re.sub(rf"(benchmarks/results/){name}_[\w.-]*?(\.(?:png|md|csv)\b)", rf"\g<1>{stem}\g<2>", text)
     return text

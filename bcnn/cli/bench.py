@@ -125,6 +125,22 @@ def bench_extract(
     _measure("extract", lambda tick: measure.to_records(measure.run(settings, tick)), report, out, 0)
 
 
+@app.command("svm")
+def bench_svm(
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves the default.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="200 samples of 2000 features, 10 classes: seconds.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV file, the Markdown tables and the plot.")] = Path(
+        "runs/bench"
+    ),
+) -> None:
+    """One-vs-rest SVMs over wide features on disk, next to scikit-learn's LinearSVC: time, memory, agreement."""
+    from ..bench import svm as measure
+    from ..report import svm as report
+
+    settings = measure.QUICK if quick else measure.Settings()
+    _measure("svm", lambda tick: measure.to_records(measure.run(settings, tick)), report, out, threads)
+
+
 def _measure(name: str, run: Callable[[Tick], list[dict[str, Any]]], report: Any, out: Path, threads: int) -> None:
     """Run with progress bars, print the table, write CSV, Markdown and plot."""
     import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,7 +103,9 @@ def evaluate(
 def _from_stdin(images: list[str]) -> list[str]:
     names: list[str] = []
     for image in images:
-        names += [line for line in sys.stdin.read().splitlines() if line] if image == "-" else [image]
+        names += (
+            [os.fsdecode(line) for line in sys.stdin.buffer.read().splitlines() if line] if image == "-" else [image]
+        )
     return names
 
 

@@ -50,7 +50,7 @@ def plot_confusion(confusion: numpy.ndarray, classes: Sequence[str], path: Path)
     if k <= 20:
         for row, column in numpy.argwhere(confusion > 0):
             colour = "black" if shares[row, column] > 0.6 else "white"
-            axes.text(column, row, int(confusion[row, column]), ha="center", va="center", color=colour, fontsize=8)
+            axes.text(column, row, str(int(confusion[row, column])), ha="center", va="center", color=colour, fontsize=8)
     axes.set_xlabel("predicted")
     axes.set_ylabel("true")
     _save(figure, path)

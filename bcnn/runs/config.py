@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from ..classify import CLASSIFIERS
 from ..data.contract import Dataset
 from ..errors import unknown_name
 from ..features.extract import ExtractOptions, for_dataset, with_head
 from ..files import written_whole
 from ..models.bcnn import BCNN, build_model
+from ..pooling import POOLINGS
 from ..pooling.head import PRESETS, make_config
 
-HOW = ("batch", "workers", "strict", "device", "features")  # change the way, not the result
+# Change the way, not the result; that the dataset is the same, the features see to.
+HOW = ("spec", "batch", "workers", "strict", "device", "features")
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ class RunConfig:
                 raise unknown_name("train", "preset", preset, PRESETS)
         if len(set(self.preset)) < len(self.preset):
             raise ValueError(f"train: expected each preset once, got {', '.join(self.preset)}.")
+        if self.classifier not in CLASSIFIERS:
+            raise unknown_name("train", "classifier", self.classifier, CLASSIFIERS)
+        if not 0 < self.C < math.inf:
+            raise ValueError(f"train: expected C > 0, got {self.C}.")
+        _ = self.extraction  # checks its own part
 
     @property
     def extraction(self) -> ExtractOptions:
@@ -81,7 +90,7 @@ def to_plain(config: RunConfig) -> dict[str, Any]:
 def from_plain(content: Mapping[str, Any]) -> RunConfig:
     """The reverse."""
     known = [field.name for field in fields(RunConfig)]
-    values = {}
+    values: dict[str, Any] = {}
     for name, value in content.items():
         if name not in known:
             raise unknown_name("config", "option", name, known)
@@ -134,14 +143,13 @@ def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BC
 def _head_options(config: RunConfig, preset: str) -> dict[str, Any]:
     """What was asked for; a ridge goes only where there is something to ridge, so that presets can be compared."""
     options: dict[str, Any] = {"normalize": config.normalize}
-    if len(config.preset) == 1 or PRESETS[preset].eps > 0:
+    takes_ridge = "eps" in POOLINGS[PRESETS[preset].pooling].options and PRESETS[preset].eps > 0
+    if len(config.preset) == 1 or takes_ridge:
         options["eps"] = config.eps
     return options
 
 
 def _prepared(model: BCNN, dataset: Dataset) -> BCNN:
-    from dataclasses import replace
-
     model.config = replace(model.config, preprocessing=for_dataset(model.config.preprocessing, dataset))
     return model
 

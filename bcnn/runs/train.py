@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +72,9 @@ def train(
     dataset = load_dataset(config.spec)
     if not dataset.of(TRAIN):
         raise ValueError(f"train: expected training images in {config.spec}, got none; see: bcnn datasets check.")
+    models = configs.networks(config, dataset, **report)
     if team.leads:
         _claim(config, out)
-    models = configs.networks(config, dataset, **report)
     features = configs.folders(Path(config.features) if config.features else out / "features", config.preset)
     done = extract(
         dataset,
@@ -96,18 +96,19 @@ def train(
 def _claim(config: RunConfig, out: Path) -> None:
     """Make the run folder, or make sure that it is this run's."""
     path = out / "config.yaml"
-    if path.exists():
-        stored = configs.from_plain(configs.read(path)).result_part()
-        wanted = config.result_part()
-        differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
-        if differing:
-            name = differing[0]
-            raise ValueError(
-                f"train: expected {out} to be new or a run of the same configuration, got one with {name} "
-                f"{stored.get(name)!r} instead of {wanted.get(name)!r}; choose another --out (descriptors can be "
-                "shared: --features)."
-            )
-    configs.write(config, path)
+    if not path.exists():
+        configs.write(config, path)
+        return
+    stored = configs.from_plain(configs.read(path)).result_part()
+    wanted = config.result_part()
+    differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
+    if differing:
+        name = differing[0]
+        raise ValueError(
+            f"train: expected {out} to be new or a run of the same configuration, got one with {name} "
+            f"{stored.get(name)!r} instead of {wanted.get(name)!r}; choose another --out (features can be shared: "
+            "--features)."
+        )
 
 
 def _finish(
@@ -132,6 +133,7 @@ def _finish(
     evaluation = evaluate_scores(scores / fitted.temperature, labels, len(dataset.classes)) if len(labels) else None
     metrics = {
         **_about(preset, config, dataset, features, model),
+        "num_train": len(matrix.rows),
         **evaluation_record(evaluation, dataset.classes),
         "classifier": _classifier_record(fitted),
         "time_s": {"describe": features.time_s, "fit": fit_s, **{f"fit: {k}": v for k, v in fitted.time_s.items()}},
@@ -204,7 +206,6 @@ def _about(preset: str, config: RunConfig, dataset: Dataset, features: Features,
         "preset": preset,
         "dataset": dataset.name,
         "num_classes": len(dataset.classes),
-        "num_train": len(features.matrix(TRAIN).rows),
         "broken": features.broken,
         "backbone": model.config.backbone,
         "image_size": model.config.preprocessing.size,
@@ -230,5 +231,4 @@ def _notes(config: RunConfig, dataset: Dataset, fitted: LinearClassifier, metric
         "dataset": dataset.name,
         "accuracy": metrics["accuracy"],
         "config": configs.to_plain(config),
-        "model": asdict(config)["backbone"],
     }

@@ -1,0 +1,17 @@
+"""Linear classifiers over features wider than memory; one file per method, registered here."""
+
+from functools import partial
+
+from .contract import ClassifierKind
+from .logistic import solve_logistic
+from .svm import solve_svm
+
+CLASSIFIERS: dict[str, ClassifierKind] = {
+    "svm": ClassifierKind(solve_svm, about="one-vs-rest, hinge loss", one_vs_rest=True),  # the paper's
+    "svm_squared": ClassifierKind(
+        partial(solve_svm, squared=True), about="one-vs-rest, squared hinge loss", one_vs_rest=True
+    ),
+    "logistic": ClassifierKind(
+        solve_logistic, about="multinomial logistic regression", one_vs_rest=False, probabilistic=True
+    ),
+}

@@ -1,0 +1,82 @@
+"""All one-vs-rest problems at once by the alternating direction method of multipliers: one product an iteration.
+
+It comes near the solution in a few hundred products of K's size with (n, k), wherever it starts; `active` finishes.
+
+Reference: Boyd et al., "Distributed optimization and statistical learning via ADMM", 2011, Sec. 3.4 and 5.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .dual import Dual
+
+RELAX = 1.6
+CHECK_EVERY = 20
+RETUNE = 5.0  # residuals this far apart ask for another rho
+
+
+@dataclass
+class State:
+    """Where the iteration stands: Z feasible, U the scaled multipliers of B = Z, rho the weight of B = Z."""
+
+    Z: Tensor  # (n, k)
+    U: Tensor  # (n, k)
+    rho: float
+    num_iters: int = 0
+
+
+def start(dual: Dual, warm: Tensor | None = None) -> State:
+    """From zero, or from B of a similar problem; rho for the middle of K's eigenvalues and the size of C."""
+    top = float(torch.linalg.vector_norm(dual.K.sum(1)) / len(dual.K) ** 0.5)  # a lower bound of the largest
+    rho = max(0.05 * top**0.5, 1 / dual.upper)
+    if warm is None:
+        zero = torch.zeros_like(dual.Y)
+        return State(zero, zero.clone(), rho)
+    Z = dual.clip(warm)
+    return State(Z, (dual.Y - dual.K @ Z) / rho, rho)
+
+
+def iterate(dual: Dual, state: State, *, num_iters: int, tol: float) -> None:
+    """Advance `state`; ends early when the multipliers of all classes stand still to `tol` of their size."""
+    inverse = _inverse(dual.K, state.rho)
+    end = state.num_iters + num_iters
+    while state.num_iters < end:
+        for _ in range(min(CHECK_EVERY, end - state.num_iters)):
+            before = state.Z
+            B = inverse @ (dual.Y + state.rho * (before - state.U))
+            mixed = RELAX * B + (1 - RELAX) * before
+            state.Z = dual.clip(mixed + state.U)
+            state.U = state.U + mixed - state.Z
+            state.num_iters += 1
+        size = torch.linalg.vector_norm(state.Z, dim=0).clamp(min=1e-12)
+        primal = torch.linalg.vector_norm(B - state.Z, dim=0) / size
+        change = torch.linalg.vector_norm(state.Z - before, dim=0) / size
+        if bool((torch.maximum(primal, change) < tol).all()):
+            return
+        if _retune(dual, state, B, before):
+            inverse = _inverse(dual.K, state.rho)
+
+
+def _retune(dual: Dual, state: State, B: Tensor, before: Tensor) -> bool:
+    """Balance how far B is from Z against how far the gradient is from balanced, each to its own size."""
+    primal = (B - state.Z).norm() / torch.maximum(B.norm(), state.Z.norm()).clamp(min=1e-12)
+    slope = state.rho * (state.Z - before).norm() / (state.rho * state.U).norm().clamp(min=1e-12)
+    factor = float((primal / slope.clamp(min=1e-300)).sqrt().clamp(1e-2, 1e2))
+    if 1 / RETUNE < factor < RETUNE:
+        return False
+    rho = min(max(state.rho * factor, 1e-9), 1e9)
+    if rho == state.rho:
+        return False
+    state.U = state.U * (state.rho / rho)
+    state.rho = rho
+    return True
+
+
+def _inverse(K: Tensor, rho: float) -> Tensor:
+    shifted = K.clone()
+    shifted.diagonal().add_(rho)
+    return torch.cholesky_inverse(torch.linalg.cholesky(shifted))

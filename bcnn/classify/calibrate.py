@@ -1,0 +1,118 @@
+"""How sure scores are: held-out scores by cross-validation in the Gram matrix, and one temperature fitted to them.
+
+Reference: Guo et al., "On calibration of modern neural networks", ICML 2017 (temperature scaling).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from ..errors import NotConvergedWarning
+from .contract import ClassifierKind
+from .flip import average_views
+
+FOLD_TOL = 1e-3  # of held-out decision values: far below what a temperature can tell
+DEFAULT_TEMPERATURE = {True: 1.0, False: 0.5}  # of probabilistic scores; of margins, whose targets are +-1
+MIN_IMAGES = 10  # fewer held-out images tell no temperature
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What held-out scores tell."""
+
+    temperature: float
+    calibrated: bool
+    accuracy: float | None = None
+    scores: Tensor | None = None  # (groups, k), averaged over the rows of a group
+
+
+def cross_validate(
+    kind: ClassifierKind,
+    K: Tensor,
+    labels: Tensor,
+    num_classes: int,
+    *,
+    C: float,
+    groups: np.ndarray[Any, Any],
+    folds: int,
+    seed: int,
+    warm: Tensor | None = None,
+    tick: Callable[[int, int], None] = lambda done, total: None,
+) -> Calibration:
+    """Score every row by a classifier that has not seen its group, and fit the temperature to that.
+
+    A class of a single image is never held out: without it, the others could not be told from it. Where too few images
+    remain, nothing is measured: the temperature is the default, and `calibrated` is False for margins.
+    """
+    fold = assign_folds(labels.numpy(), groups, folds, seed)
+    default = Calibration(DEFAULT_TEMPERATURE[kind.probabilistic], kind.probabilistic)
+    _, first = np.unique(groups, return_index=True)
+    judged = torch.from_numpy(fold[first] >= 0)
+    if int(judged.sum()) < MIN_IMAGES:
+        return default
+    values = torch.zeros(len(K), num_classes, dtype=torch.float64)
+    num_folds = int(fold.max()) + 1
+    for i in range(num_folds):
+        out = torch.from_numpy(fold == i)
+        seen, unseen = (~out).nonzero()[:, 0], out.nonzero()[:, 0]
+        beta, bias = _solve_quietly(kind, K[seen][:, seen], labels[seen], num_classes, C, warm, seen)
+        values[unseen] = K[unseen][:, seen] @ beta + bias
+        tick(i + 1, num_folds)
+    values = average_views(values, groups)[judged]
+    truth = labels[first][judged]
+    accuracy = float((values.argmax(1) == truth).double().mean())
+    everything = values if bool(judged.all()) else None
+    temperature = 1.0 if kind.probabilistic else fit_temperature(values, truth)
+    return Calibration(temperature, True, accuracy, everything)
+
+
+def _solve_quietly(
+    kind: ClassifierKind, K: Tensor, labels: Tensor, num_classes: int, C: float, warm: Tensor | None, rows: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One fold; if it falls short of its tolerance, so did or will the training, which says so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        start = None if warm is None else warm[rows]
+        solution = kind.solve(K, labels, num_classes, C=C, tol=FOLD_TOL, warm=start)
+    return solution.beta, solution.bias
+
+
+def assign_folds(
+    labels: np.ndarray[Any, Any], groups: np.ndarray[Any, Any], folds: int, seed: int
+) -> np.ndarray[Any, Any]:
+    """The fold of each row: groups stay whole, classes are spread evenly; -1 for a class of one group."""
+    if folds < 2:
+        raise ValueError(f"cross_validate: expected folds >= 2, got {folds}.")
+    names, first, index = np.unique(groups, return_index=True, return_inverse=True)
+    of_group = labels[first]
+    if not np.array_equal(of_group[index], labels):
+        bad = names[index[(of_group[index] != labels).argmax()]]
+        raise ValueError(f"cross_validate: expected one label a group, got several in group {bad!r}.")
+    generator = np.random.default_rng(seed)
+    result = np.full(len(names), -1)
+    offset = 0
+    for label in np.unique(of_group):
+        members = generator.permutation(np.flatnonzero(of_group == label))
+        if len(members) > 1:
+            result[members] = (offset + np.arange(len(members))) % folds
+            offset += len(members)
+    return result[index]
+
+
+def fit_temperature(scores: Tensor, labels: Tensor) -> float:
+    """T > 0 that makes softmax(scores / T) most likely, between 0.01 and 100."""
+
+    def loss(log_temperature: float) -> float:
+        logs = (scores / np.exp(log_temperature)).log_softmax(1)
+        return -float(logs.gather(1, labels[:, None]).mean())
+
+    found = minimize_scalar(loss, bounds=(np.log(1e-2), np.log(1e2)), method="bounded", options={"xatol": 1e-6})
+    return float(np.exp(found.x))

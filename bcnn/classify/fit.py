@@ -1,0 +1,139 @@
+"""From features and labels to a linear classifier with probabilities, through one Gram matrix.
+
+Paper: Sec. 3.2, one-vs-rest linear SVMs, C = 1, on l2-normalised features, images and their mirror images.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import unknown_name
+from . import CLASSIFIERS
+from .calibrate import DEFAULT_TEMPERATURE, Calibration, cross_validate
+from .gram import FeatureMatrix, as_matrix, combine, gram, scores
+
+ABSENT = -1e3  # the bias of a class without samples: it never wins, and its probability is zero in float32
+Tick = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class LinearClassifier:
+    """Weights, and what is known about them. A class without samples has weight 0 and the bias -1000."""
+
+    weight: Tensor  # (k, d) float32
+    bias: Tensor  # (k,) float32
+    temperature: float  # softmax(scores / temperature) are probabilities
+    calibrated: bool  # whether the temperature was measured on held-out samples (or the method gives probabilities)
+    cv_accuracy: float | None  # of the groups of classes with two or more; None where there were too few for it
+    cv_scores: Tensor | None  # (groups, k), held-out, ascending groups; None where some group was never held out
+    converged: bool
+    gap: float
+    num_iters: int
+    kind: str
+    C: float
+    absent: tuple[int, ...] = ()  # classes without samples
+    time_s: dict[str, float] = field(default_factory=dict)
+
+    def scores(self, features: Any) -> Tensor:
+        """Decision values, float64, shape (n, k)."""
+        return scores(as_matrix(features), self.weight, self.bias)
+
+    def probabilities(self, values: Tensor) -> Tensor:
+        """Scores, of views averaged or not, as probabilities."""
+        return (values / self.temperature).softmax(-1)
+
+
+def fit_classifier(
+    matrix: FeatureMatrix,
+    labels: Any,
+    num_classes: int,
+    *,
+    kind: str = "svm",
+    C: float = 1.0,
+    groups: Any = None,
+    calibrate: bool = True,
+    folds: int = 5,
+    seed: int = 0,
+    tick: Tick | None = None,
+) -> LinearClassifier:
+    """Train a classifier of `CLASSIFIERS`, and measure by cross-validation how sure its scores are.
+
+    Args:
+        matrix: features (n, d), read twice; arrays are taken, too.
+        labels: whole numbers from 0, shape (n,). A class without samples is no error: it never wins (`absent`).
+        num_classes: k.
+        kind: a name of `CLASSIFIERS`.
+        C: weight of the losses.
+        groups: equal for rows of the same image (an image and its flip), which stay in one fold and are averaged.
+        calibrate: fit the temperature and `cv_accuracy` on held-out scores; costs about twice the training.
+        folds: of the cross-validation; a class of fewer groups is held out group by group, of one never.
+        seed: of the folds.
+        tick: hears (stage, done, total) of "gram", "train", "calibrate", "weights".
+
+    Raises: ValueError for features that are not finite, labels out of range, fewer than two classes with samples.
+    """
+    if kind not in CLASSIFIERS:
+        raise unknown_name("fit_classifier", "classifier", kind, CLASSIFIERS)
+    matrix, hear = as_matrix(matrix), tick or (lambda stage, done, total: None)
+    given = _checked_labels(labels, matrix.shape[0], num_classes)
+    groups = np.arange(len(given)) if groups is None else np.asarray(groups)
+    present, own = torch.unique(given, return_inverse=True)  # the solvers see classes that have samples
+    if len(present) < 2:
+        raise ValueError(f"fit_classifier: expected samples of at least 2 classes, got {len(present)}; add images.")
+    spent: dict[str, float] = {}
+    with _timed(spent, "gram"):
+        K = gram(matrix, lambda done, total: hear("gram", done, total))
+    with _timed(spent, "train"):
+        solution = CLASSIFIERS[kind].solve(
+            K, own, len(present), C=C, tick=lambda done, total: hear("train", done, total)
+        )
+    measured = Calibration(DEFAULT_TEMPERATURE[CLASSIFIERS[kind].probabilistic], CLASSIFIERS[kind].probabilistic)
+    if calibrate:
+        with _timed(spent, "calibrate"):
+            measured = cross_validate(
+                CLASSIFIERS[kind], K, own, len(present), C=C, groups=groups, folds=folds, seed=seed, warm=solution.beta,
+                tick=lambda done, total: hear("calibrate", done, total),
+            )  # fmt: skip
+    with _timed(spent, "weights"):
+        weight = torch.zeros(num_classes, matrix.shape[1])
+        weight[present] = combine(matrix, solution.beta, lambda done, total: hear("weights", done, total))
+        bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, solution.bias.float())
+    return LinearClassifier(
+        weight, bias, measured.temperature, measured.calibrated, measured.accuracy,
+        _with_absent(measured.scores, present, num_classes), solution.converged, solution.gap, solution.num_iters,
+        kind, C, tuple(sorted(set(range(num_classes)) - set(present.tolist()))), spent,
+    )  # fmt: skip
+
+
+def _checked_labels(labels: Any, n: int, num_classes: int) -> Tensor:
+    given = torch.as_tensor(np.asarray(labels)).cpu()
+    if given.ndim != 1 or len(given) != n or given.is_floating_point():
+        raise ValueError(
+            f"fit_classifier: expected one whole number a row as labels, {n} rows, got {given.dtype} of shape "
+            f"{tuple(given.shape)}."
+        )
+    if n == 0 or int(given.min()) < 0 or int(given.max()) >= num_classes:
+        seen = "none" if n == 0 else f"{int(given.min())} to {int(given.max())}"
+        raise ValueError(f"fit_classifier: expected labels from 0 to {num_classes - 1}, got {seen}.")
+    return given.long()
+
+
+def _with_absent(values: Tensor | None, present: Tensor, num_classes: int) -> Tensor | None:
+    if values is None:
+        return None
+    return torch.full((len(values), num_classes), ABSENT, dtype=values.dtype).index_copy_(1, present, values)
+
+
+@contextmanager
+def _timed(spent: dict[str, float], stage: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    yield
+    spent[stage] = time.perf_counter() - begin

@@ -1,0 +1,136 @@
+"""Products of feature matrices that are wider than memory, by blocks of columns: every number is read once.
+
+Legend: X features, a row an image (n, d); K = X X^T, the Gram matrix (n, n).
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+BLOCK_BYTES = 64 * 2**20  # of one block of columns; two at most are in memory
+SMALL = 2e9  # up to so many products float64 is not felt
+_ROWS = 512  # rows of a tile of K: tiles below the diagonal are mirrored, not multiplied
+
+Tick = Callable[[int, int], None]
+
+
+class FeatureMatrix(Protocol):
+    """Features that give blocks of their columns; `as_matrix` makes one of an array."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        ...
+
+    def columns(self, start: int, stop: int) -> Tensor:
+        """Columns start to stop of all rows, float32 or float64, shape (n, stop - start)."""
+        ...
+
+
+class ArrayMatrix:
+    """A NumPy array (a memory map, too) or a tensor as a `FeatureMatrix`."""
+
+    def __init__(self, array: np.ndarray[Any, Any] | Tensor):
+        if array.ndim != 2:
+            raise ValueError(f"as_matrix: expected features of shape (n, d), got {tuple(array.shape)}.")
+        self.array = array
+        self.shape = (int(array.shape[0]), int(array.shape[1]))
+
+    def columns(self, start: int, stop: int) -> Tensor:
+        """A block; halves and whole numbers become float32 and float64."""
+        if isinstance(self.array, Tensor):
+            name = str(self.array.dtype).removeprefix("torch.")
+            return self.array[:, start:stop].detach().to("cpu", torch.float32 if _is_single(name) else torch.float64)
+        dtype = np.float32 if _is_single(self.array.dtype.name) else np.float64
+        block = torch.from_numpy(np.array(self.array[:, start:stop], dtype=dtype, order="C"))
+        _forget_pages(self.array)
+        return block
+
+
+def as_matrix(array: Any) -> FeatureMatrix:
+    """Features as a `FeatureMatrix`: arrays, memory maps, tensors; what already has `columns` is returned as it is.
+
+    Example:
+        >>> as_matrix(np.eye(3)).columns(1, 3).shape
+        torch.Size([3, 2])
+    """
+    if hasattr(array, "columns") and hasattr(array, "shape") and not isinstance(array, (np.ndarray, Tensor)):
+        return array
+    return ArrayMatrix(array if isinstance(array, (np.ndarray, Tensor)) else np.asarray(array))
+
+
+def gram(matrix: FeatureMatrix, tick: Tick = lambda done, total: None) -> Tensor:
+    """K = X X^T in float64, shape (n, n), symmetric to the last bit.
+
+    Float32 blocks are multiplied in float32 and summed in float64, unless the whole is small; float64 ones in float64.
+
+    Raises: ValueError for features that are not finite, with the row.
+    """
+    n, d = matrix.shape
+    small = float(n) * n * d <= SMALL
+    K = torch.zeros(n, n, dtype=torch.float64)
+    for start, block in _blocks(matrix):
+        block = block.double() if small else block
+        for top in range(0, n, _ROWS):
+            rows = slice(top, min(top + _ROWS, n))
+            K[rows, top:] += block[rows] @ block[top:].mT
+        tick(start + block.shape[1], d)
+    return K.triu_().add_(K.triu(1).mT)
+
+
+def scores(matrix: FeatureMatrix, weight: Tensor, bias: Tensor) -> Tensor:
+    """X W^T + b in float64, shape (n, k), for `weight` (k, d) and `bias` (k,)."""
+    n, d = matrix.shape
+    if weight.ndim != 2 or weight.shape[1] != d:
+        raise ValueError(
+            f"scores: expected features of {weight.shape[-1]} columns, as at training, got {d}; "
+            "describe images by the same network and head."
+        )
+    result = bias.double().expand(n, -1).clone()
+    for start, block in _blocks(matrix):
+        result += block @ weight[:, start : start + block.shape[1]].to(block.dtype).mT
+    return result
+
+
+def combine(matrix: FeatureMatrix, beta: Tensor, tick: Tick = lambda done, total: None) -> Tensor:
+    """W = beta^T X in float64 products, rounded to float32, shape (k, d); beta is (n, k)."""
+    d = matrix.shape[1]
+    weight = torch.empty(beta.shape[1], d)
+    turned = beta.double().mT.contiguous()
+    for start, block in _blocks(matrix, itemsize=12):  # the block and its float64 copy
+        weight[:, start : start + block.shape[1]] = (turned @ block.double()).float()
+        tick(start + block.shape[1], d)
+    return weight
+
+
+def _blocks(matrix: FeatureMatrix, itemsize: int = 4) -> Iterator[tuple[int, Tensor]]:
+    """Blocks of columns with the first column of each; all finite."""
+    n, d = matrix.shape
+    width = max(16, BLOCK_BYTES // (itemsize * max(n, 1)) // 16 * 16)
+    for start in range(0, d, width):
+        block = matrix.columns(start, min(start + width, d))
+        if not torch.isfinite(block.sum()) and not block.isfinite().all():  # a sum costs nothing, and may overflow
+            row = int((~block.isfinite()).any(1).nonzero()[0])
+            column = start + int((~block[row].isfinite()).nonzero()[0])
+            raise ValueError(
+                f"features: expected finite numbers, got {block[row, column - start].item()} in row {row}, column "
+                f"{column}; the image or its features are damaged: extract them again, or leave the row out."
+            )
+        yield start, block
+
+
+def _is_single(name: str) -> bool:
+    return name in ("float32", "float16", "bfloat16")
+
+
+def _forget_pages(array: np.ndarray[Any, Any]) -> None:
+    """Give back the pages of a memory map that is only read; they stay in the system's cache, not in this process."""
+    pages = getattr(array, "_mmap", None)
+    if pages is not None and getattr(array, "mode", "") == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)

@@ -1,0 +1,183 @@
+r"""One-vs-rest linear SVMs from the Gram matrix, exact: the paper's classifier (Sec. 3.2, "C = 1").
+
+.. math:: \min_{w, b} \tfrac12 (\|w\|^2 + b^2) + C \sum_i \max(0, 1 - y_i (w^T x_i + b))
+
+or the squares of the losses; the bias is regularised, as in liblinear and scikit-learn's LinearSVC. Three steps: `admm`
+takes all classes near their solutions at once; `active` makes each exact; where it cannot, `interior` leads it there.
+
+Paper: Sec. 3.2.
+Legend: K Gram matrix (n, n); beta = y * multipliers (n, k), so that w = X^T beta and b = sum beta.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import NotConvergedWarning
+from . import admm
+from .active import polish
+from .dual import Dual, make_dual
+from .interior import interior, low_rank
+
+TOL = 1e-6  # of decision values, whose targets are +-1
+NUM_ADMM = 100  # at most; the active set seldom needs more
+NUM_SOLVES = 12  # of the active set, which settles in a few or never
+
+
+@dataclass(frozen=True)
+class SVMSolution:
+    """Weights as combinations of the samples, and how good they are."""
+
+    beta: Tensor  # (n, k) float64
+    bias: Tensor  # (k,) float64
+    gap: float  # the largest duality gap of a class; half the squared error of its weights is at most this
+    num_iters: int  # of ADMM, for all classes, plus the factorisations for the slowest one
+    converged: bool
+
+
+def solve_svm(
+    K: Tensor,
+    labels: Tensor,
+    num_classes: int,
+    *,
+    C: float = 1.0,
+    squared: bool = False,
+    tol: float = TOL,
+    max_iters: int = 200,
+    warm: Tensor | None = None,
+    tick: Callable[[int, int], None] = lambda done, total: None,
+) -> SVMSolution:
+    """All one-vs-rest SVMs of one Gram matrix.
+
+    Args:
+        K: Gram matrix without bias, float64, shape (n, n).
+        labels: whole numbers below `num_classes`, shape (n,).
+        num_classes: k. Two classes are one problem, mirrored.
+        C: weight of the losses.
+        squared: squared hinge instead of hinge.
+        tol: decision values of the samples are right to this, targets being +-1.
+        max_iters: of each step, at most.
+        warm: beta of a similar problem to start from, shape (n, k).
+        tick: hears how many classes are done, of how many.
+
+    Returns: the solution; `converged` is False, and a NotConvergedWarning given, if a class missed `tol`.
+    """
+    check_problem("solve_svm", K, labels, num_classes, C)
+    binary = num_classes == 2
+    wanted = torch.tensor([1]) if binary else torch.arange(num_classes)
+    Y = torch.where(labels.long()[:, None] == wanted, 1.0, -1.0).double()
+    dual = make_dual(K, Y, C, squared=squared)
+    run = _Run(dual, tol, max_iters, tick)
+    if not run.finish_by_rank():
+        run.finish_from_admm(None if warm is None else warm[:, wanted] * dual.unit)
+    good = run.good()
+    gap = float(run.gap.max()) / dual.unit
+    if not bool(good.all()):
+        _warn(int((~good).sum()), len(good), gap, C)
+    beta = run.B / dual.unit
+    beta = torch.cat([-beta, beta], 1) if binary else beta
+    return SVMSolution(beta, beta.sum(0), gap, run.num_iters, bool(good.all()))
+
+
+class _Run:
+    """The best points so far of all classes, and what is still to be done."""
+
+    def __init__(self, dual: Dual, tol: float, max_iters: int, tick: Callable[[int, int], None]):
+        self.dual, self.tol, self.max_iters, self.tick = dual, tol, max_iters, tick
+        self.B = torch.zeros_like(dual.Y)
+        self.gap = dual.gap(self.B, self.B)
+        self.num_iters = 0
+        self.L: Tensor | None = None  # factor of K, if its rank is small
+
+    def finish_by_rank(self) -> bool:
+        """Solve all classes by interior points where K has a small rank; a squared hinge's never has."""
+        self.L = None if self.dual.squared else low_rank(self.dual.K)
+        if self.L is None:
+            return False
+        self.num_iters = self._each(self._from_inside)
+        return True
+
+    def finish_from_admm(self, warm: Tensor | None) -> None:
+        """Solve all classes: near the solution together, then each to the end."""
+        dual, state = self.dual, admm.start(self.dual, warm)
+        admm.iterate(dual, state, num_iters=min(NUM_ADMM, self.max_iters), tol=1e-3)
+        F = dual.K @ state.Z
+        self.B, self.gap = state.Z, dual.gap(state.Z, F)
+        guess, allowed = dual.Y * (state.Z + state.U), dual.allowed_gap(state.Z, F, self.tol)
+
+        def finish(j: int) -> int:
+            solves = 0
+            if self.gap[j] > allowed[j]:
+                solves = self._polish(j, self.B[:, j], guess[:, j])
+            if self.gap[j] > allowed[j]:
+                solves += self._from_inside(j)
+            return solves
+
+        self.num_iters = state.num_iters + self._each(finish)
+
+    def good(self, classes: slice = slice(None)) -> Tensor:
+        """Which classes are right to the tolerance, as far as float64 can tell at all."""
+        B = self.B[:, classes]
+        known = self.dual.noise(B).amax(0) < 20 * max(self.tol, TOL)
+        return (self.gap[classes] <= self.dual.of(classes).allowed_gap(B, self.dual.K @ B, self.tol)) & known
+
+    def _each(self, solve: Callable[[int], int]) -> int:
+        """Do all classes side by side, a thread each, which beats threads inside each; returns the most iterations."""
+        k, threads = self.dual.num_classes, torch.get_num_threads()
+        inference = torch.is_inference_mode_enabled()  # a thread's own setting
+
+        def one(j: int) -> int:
+            with torch.inference_mode(inference):
+                return solve(j)
+
+        most = 0
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            for j, count in enumerate(map(one, range(k)) if k < threads else pool.map(one, range(k))):
+                self.tick(j + 1, k)
+                most = max(most, count)
+        torch.set_num_threads(threads)  # a worker's setting also becomes the default of threads yet to start
+        return most
+
+    def _polish(self, j: int, b: Tensor, guess: Tensor) -> int:
+        found, gap, solves = polish(self.dual.of(slice(j, j + 1)), b, guess, max_iters=min(NUM_SOLVES, self.max_iters))
+        if gap < self.gap[j]:
+            self.B[:, j], self.gap[j] = found, gap
+        return solves
+
+    def _from_inside(self, j: int) -> int:
+        total = 0
+        for L in (self.L, None):  # the factor is faster, the whole of K bears larger C
+            b, guess, steps = interior(self.dual.of(slice(j, j + 1)), L, max_iters=self.max_iters)
+            total += steps + self._polish(j, b, guess)
+            if L is None or bool(self.good(slice(j, j + 1))):
+                break
+        return total
+
+
+def _warn(bad: int, total: int, gap: float, C: float) -> None:
+    warnings.warn(
+        f"solve_svm: {bad} of {total} classes did not reach the tolerance (largest duality gap {gap:.1e}, C={C:g}). "
+        "Their weights are usable, not exact; scale the features to length 1, lower C, or raise max_iters.",
+        NotConvergedWarning,
+        stacklevel=3,
+    )
+
+
+def check_problem(who: str, K: Tensor, labels: Tensor, num_classes: int, C: float) -> None:
+    """Raise for what no classifier can be trained from."""
+    if K.ndim != 2 or K.shape[0] != K.shape[1] or len(labels) != len(K):
+        raise ValueError(f"{who}: expected K (n, n) and n labels, got {tuple(K.shape)} and {len(labels)} labels.")
+    if not 0 < C < float("inf"):
+        raise ValueError(f"{who}: expected C > 0 and finite, got {C}.")
+    if num_classes < 2:
+        raise ValueError(f"{who}: expected at least 2 classes, got {num_classes}.")
+    if int(labels.min()) < 0 or int(labels.max()) >= num_classes:
+        raise ValueError(
+            f"{who}: expected labels from 0 to {num_classes - 1}, got {int(labels.min())} to {int(labels.max())}."
+        )

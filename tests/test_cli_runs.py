@@ -1,0 +1,146 @@
+"""`bcnn train`, `extract`, `predict`, `evaluate` through the entry point, with good and bad arguments."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.features.images import draw, picture_folder
+
+SMALL = ["--backbone", "tiny", "--weights", "none", "--size", "32"]
+
+
+def run(*arguments: object, cwd: Path | None = None, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bcnn", *map(str, arguments)]
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    result = subprocess.run(command, capture_output=True, cwd=cwd, input=given)
+    texts = (part.decode(errors="replace") for part in (result.stdout, result.stderr))
+    return subprocess.CompletedProcess(command, result.returncode, *texts)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return picture_folder(tmp_path_factory.mktemp("p") / "pictures", classes=3, train=6, test=4)
+
+
+@pytest.fixture(scope="module")
+def trained(pictures):
+    (pictures / "test" / "class_1" / "torn.png").write_bytes(b"\x89PNG")
+    result = run("train", pictures, *SMALL, "--preset", "average,bcnn", cwd=pictures.parent)
+    assert result.returncode == 0, result.stderr
+    return result, pictures.parent / "runs" / "pictures_tiny_average-bcnn"
+
+
+def test_train_tells_what_it_found_and_where_it_is(trained):
+    result, folder = trained
+    assert "1 of 31 images could not be read and were left out" in result.stdout
+    assert "torn.png" in result.stdout
+    assert "Difference in points" in result.stdout  # the comparison
+    assert "bcnn: accuracy" in result.stdout
+    assert {path.name for path in folder.iterdir()} == {
+        "average", "bcnn", "comparison.csv", "comparison.md", "comparison.png", "config.yaml", "features",
+    }  # fmt: skip
+    assert json.loads((folder / "bcnn" / "metrics.json").read_text())["num_test"] == 12
+
+
+def test_the_run_is_repeated_from_its_own_file(trained, pictures, tmp_path):
+    _, folder = trained
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config |= {"spec": str(pictures), "features": str(folder / "features"), "C": 3.5}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
+    result = run("train", "--config", tmp_path / "mine.yaml", "--out", tmp_path / "r", "--classifier", "logistic")
+    assert result.returncode == 0, result.stderr
+    again = yaml.safe_load((tmp_path / "r" / "config.yaml").read_text())
+    assert again["C"] == 3.5  # from the file
+    assert again["classifier"] == "logistic"  # from the command line
+    assert again["preset"] == ["average", "bcnn"]
+    (tmp_path / "bad.yaml").write_text("backbon: tiny\n")
+    result = run("train", pictures, "--config", tmp_path / "bad.yaml")
+    assert result.returncode == 2
+    assert "unknown option 'backbon'; did you mean 'backbone'?" in result.stderr
+    (tmp_path / "worse.yaml").write_text("- [\n")
+    result = run("train", pictures, "--config", tmp_path / "worse.yaml")
+    assert (result.returncode, "expected YAML" in result.stderr) == (2, True)
+
+
+def test_predict_in_every_form(trained, pictures, tmp_path):
+    _, folder = trained
+    model = folder / "bcnn"
+    image = pictures / "test" / "class_2" / "0.png"
+    table = run("predict", model, image)
+    assert table.returncode == 0, table.stderr
+    assert all(f"class_{i}" in table.stdout for i in range(3))
+    found = json.loads(run("predict", model, image, "--format", "json", "--top", 2).stdout)
+    assert [len(entry["top"]) for entry in found] == [2]
+    assert found[0]["image"] == str(image)
+    names = f"{image}\n{pictures / 'test' / 'class_0' / '1.png'}\n"
+    lines = list(csv.DictReader(run("predict", model, "-", "--format", "csv", stdin=names).stdout.splitlines()))
+    assert len(lines) == 2
+    assert float(lines[0]["probability1"]) == pytest.approx(found[0]["top"][0]["probability"], abs=1e-5)
+    odd = tmp_path / "odd"
+    draw(odd / "a [bold] b.png", 3)
+    os.rename(odd / "a [bold] b.png", os.fsencode(odd) + b"/a [bold] \xff.png")
+    draw(odd / "x" / "plain.png", 4)
+    named = os.fsencode(odd) + b"/a [bold] \xff.png\n"
+    assert json.loads(run("predict", model, "-", "--format", "json", stdin=named).stdout)[0]["top"]
+    (odd / "zero.png").write_bytes(b"")
+    result = run("predict", model, odd)
+    assert result.returncode == 1
+    assert "a [bold]" in result.stdout
+    assert "plain.png" in result.stdout
+    assert "1 of 3 images could not be read" in result.stderr
+    assert "zero.png" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_evaluate(trained, pictures):
+    _, folder = trained
+    result = run("evaluate", folder / "bcnn", pictures)
+    assert result.returncode == 0, result.stderr
+    metrics = json.loads((folder / "bcnn" / "metrics.json").read_text())
+    assert f"accuracy {100 * metrics['accuracy']:.1f} %" in result.stdout
+    assert (folder / "bcnn" / "evaluate_folder_pictures" / "metrics.json").exists()
+    assert "torn.png" in result.stdout
+    strict = run("evaluate", folder / "bcnn", pictures, "--strict")
+    assert (strict.returncode, "torn.png" in strict.stderr) == (2, True)
+
+
+def test_extract_goes_on(trained, pictures, tmp_path):
+    for described in (0, 31):
+        result = run("extract", pictures, *SMALL, "--out", tmp_path / "f")
+        assert result.returncode == 0, result.stderr
+        assert f"31 images, {described} of them described before" in result.stdout
+    result = run("extract", pictures, *SMALL, "--eps", "0.5", "--out", tmp_path / "f")
+    assert result.returncode == 2
+    assert "model.head.eps is 0.001 there, 0.5 now" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "cub:nowhere"], "which is not there"),
+        (["train", "cubb:nowhere"], "did you mean 'cub'"),
+        (["train", "PICTURES", "--preset", "best"], "unknown preset 'best'"),
+        (["train", "PICTURES", "--backbone", "vgg61"], "unknown backbone 'vgg61'"),
+        (["train", "PICTURES", *SMALL, "--classifier", "tree"], "unknown classifier 'tree'"),
+        (["train", "PICTURES", *SMALL, "--C", "-1"], "C"),
+        (["train", "PICTURES", "--precision", "fp8"], "float32, bf16"),
+        (["train", "PICTURES", "--device", "gpu"], "a device that is present"),
+        (["train", "PICTURES", *SMALL, "--normalize", "matrix_root"], "matrix_root"),
+        (["predict", "nowhere", "x.png"], "nowhere"),
+        (["predict", "PICTURES", "x.png"], "make one with bcnn train"),
+        (["evaluate", "PICTURES", "textures", "--split", "half"], "test, train or all"),
+        (["extract", "PICTURES", *SMALL, "--out", "PICTURES"], "new, empty, or a features folder"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(arguments, message, pictures, tmp_path):
+    result = run(*[str(pictures) if word == "PICTURES" else word for word in arguments], cwd=tmp_path)
+    assert result.returncode == 2, result.stdout
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.glob("runs/*/model*"))
