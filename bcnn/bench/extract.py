@@ -59,7 +59,7 @@ class Settings:
     num_images: int = 128
     memory_images: tuple[int, ...] = (64, 256, 1024)
     rounds: int = 5
-    batch: int = 8
+    batch: int = 4
     goal: str = "at least 0.90"
 
 

@@ -38,13 +38,17 @@ def polish(dual: Dual, b: Tensor, guess: Tensor, *, max_iters: int = 30) -> tupl
         gap = float(dual.gap(feasible[:, None], (dual.K @ feasible)[:, None]))
         if gap < best_gap:
             best, best_gap = feasible, gap
-        free = ~(lower | upper)
-        now_lower = (free & (a <= 0)) | (lower & (m <= 0))
-        now_upper = (free & (a >= dual.upper)) | (upper & (m >= 0))
+        now_lower, now_upper = next_sets(dual, a, m, lower, upper)
         if torch.equal(now_lower, lower) and torch.equal(now_upper, upper):
             break
         lower, upper = now_lower, now_upper
     return best, best_gap, num_solves
+
+
+def next_sets(dual: Dual, a: Tensor, m: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Hold what left its bounds, let go what lies on the wrong side of its margin."""
+    free = ~(lower | upper)
+    return (free & (a <= 0)) | (lower & (m <= 0)), (free & (a >= dual.upper)) | (upper & (m >= 0))
 
 
 def _solve(dual: Dual, y: Tensor, a: Tensor, lower: Tensor, upper: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class Dual:
         """The nearest B whose multipliers keep their bounds."""
         return self.Y * (self.Y * B).clamp(0, self.upper)
 
-    def of(self, classes: slice) -> Dual:
+    def of(self, classes: slice | Tensor) -> Dual:
         """The problems of some classes."""
         return replace(self, Y=self.Y[:, classes].contiguous())
 

@@ -98,7 +98,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self.classes_, own = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"Classifier: expected samples of at least 2 classes, got one class, {self.classes_[0]!r}; add another."
+                f"Classifier: expected samples of at least 2 classes, got one class, {self.classes_[0]}; add another."
             )
         self.classifier_ = fit_classifier(
             as_matrix(features), own[groups], len(self.classes_),

@@ -85,6 +85,8 @@ def fit_classifier(
     matrix, hear = as_matrix(matrix), tick or (lambda stage, done, total: None)
     given = _checked_labels(labels, matrix.shape[0], num_classes)
     groups = np.arange(len(given)) if groups is None else np.asarray(groups)
+    if groups.shape != (len(given),):
+        raise ValueError(f"fit_classifier: expected a group a row, {len(given)} rows, got shape {groups.shape}.")
     present, own = torch.unique(given, return_inverse=True)  # the solvers see classes that have samples
     if len(present) < 2:
         raise ValueError(f"fit_classifier: expected samples of at least 2 classes, got {len(present)}; add images.")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 BLOCK_BYTES = 64 * 2**20  # of one block of columns; two at most are in memory
 SMALL = 2e9  # up to so many products float64 is not felt
+_ROWS_READ = 128  # of a memory map, before its pages are given back
 _ROWS = 512  # rows of a tile of K: tiles below the diagonal are mirrored, not multiplied
 
 Tick = Callable[[int, int], None]
@@ -47,10 +48,11 @@ class ArrayMatrix:
         if isinstance(self.array, Tensor):
             name = str(self.array.dtype).removeprefix("torch.")
             return self.array[:, start:stop].detach().to("cpu", torch.float32 if _is_single(name) else torch.float64)
-        dtype = np.float32 if _is_single(self.array.dtype.name) else np.float64
-        block = torch.from_numpy(np.array(self.array[:, start:stop], dtype=dtype, order="C"))
-        _forget_pages(self.array)
-        return block
+        block = np.empty((self.shape[0], stop - start), np.float32 if _is_single(self.array.dtype.name) else np.float64)
+        for top in range(0, len(block), _ROWS_READ):
+            block[top : top + _ROWS_READ] = self.array[top : top + _ROWS_READ, start:stop]
+            _forget_pages(self.array)
+        return torch.from_numpy(block)
 
 
 def as_matrix(array: Any) -> FeatureMatrix:

@@ -25,7 +25,7 @@ def predict(
     ],
     top: Annotated[int, typer.Option(min=1, max=5, help="How many classes.")] = 5,
     form: Annotated[str, typer.Option("--format", help="Of table, json, csv.")] = "table",
-    batch: o.Batch = 8,
+    batch: o.Batch = 4,
     workers: o.Workers = 2,
     strict: o.Strict = False,
     device: o.Device = None,
@@ -66,7 +66,7 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(help="Folder to write to.", show_default="evaluate_<dataset> in the run folder")
     ] = None,
-    batch: o.Batch = 8,
+    batch: o.Batch = 4,
     workers: o.Workers = 2,
     strict: o.Strict = False,
     device: o.Device = None,
@@ -103,9 +103,8 @@ def evaluate(
 def _from_stdin(images: list[str]) -> list[str]:
     names: list[str] = []
     for image in images:
-        names += (
-            [os.fsdecode(line) for line in sys.stdin.buffer.read().splitlines() if line] if image == "-" else [image]
-        )
+        lines = sys.stdin.buffer.read().splitlines() if image == "-" else [os.fsencode(image)]
+        names += [os.fsdecode(line) for line in lines if line]
     return names
 
 

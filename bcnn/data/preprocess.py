@@ -84,9 +84,19 @@ class Preprocessing:
         """Pixels as numbers: scaled, mean subtracted, divided by the deviation; shape (3, H, W)."""
         import numpy
 
-        pixels = torch.from_numpy(numpy.array(image, dtype=numpy.float32)).movedim(-1, 0)
-        mean, std = (torch.tensor(values)[:, None, None] for values in (self.mean, self.std))
-        return ((pixels * (self.pixel_max / 255) - mean) / std).contiguous()
+        return self.to_values(torch.from_numpy(numpy.array(image))).movedim(-1, 0).contiguous()
+
+    def to_values(self, pixels: Tensor) -> Tensor:
+        """Bytes, shape (..., 3), as the network wants them: (scale x - mean) / std, in one pass over the numbers."""
+        scale, shift = (
+            torch.tensor(values, dtype=torch.float32, device=pixels.device)
+            for values in (
+                [self.pixel_max / 255 / std for std in self.std],
+                [-mean / std for mean, std in zip(self.mean, self.std, strict=True)],
+            )
+        )
+        values = pixels.to(torch.float32)
+        return torch.addcmul(shift, values, scale, out=values)
 
 
 def to_rgb(image: Image) -> Image:

@@ -39,7 +39,7 @@ class RunConfig:
     classifier: str = "svm"
     C: float = 1.0
     seed: int = 0
-    batch: int = 8
+    batch: int = 4
     workers: int = 2
     strict: bool = False
     device: str = "cpu"

@@ -41,10 +41,9 @@ class Recognizer:
     @torch.inference_mode()
     def logits(self, pictures: Sequence[numpy.ndarray]) -> Tensor:
         """Scores over temperature, averaged over the views, of squares of pixels; shape (B, classes)."""
-        images = to_batch(pictures, self.model.config.preprocessing, self.options.device)
-        if self.options.flips:
-            images = torch.cat([images, images.flip(-1)])
-        with autocast(self.options.precision, self.options.device):
+        options = self.options
+        images = to_batch(pictures, self.model.config.preprocessing, options.device, flips=options.flips)
+        with autocast(options.precision, options.device):
             maps = self.model.features(images)
         scores = self.model.classifier(self.model.head(maps)).unflatten(0, (-1, len(pictures)))
         return scores.mean(0).cpu() / self.temperature

@@ -150,7 +150,9 @@ def test_the_batch_is_that_of_the_preprocessing_to_the_last_bit(pictures):
         some = pictures.samples[:3]
         batch = to_batch([np.asarray(preprocessing.fit(s.open())) for s in some], preprocessing)
         assert torch.equal(batch, torch.stack([preprocessing(s.open()) for s in some]))
-        assert batch.is_contiguous(memory_format=torch.channels_last)
+        both = to_batch([np.asarray(preprocessing.fit(s.open())) for s in some], preprocessing, flips=True)
+        assert torch.equal(both, torch.cat([batch, batch.flip(-1)]))
+        assert all(images.is_contiguous(memory_format=torch.channels_last) for images in (batch, both))
 
 
 def test_aircraft_are_cut_out_of_a_larger_square(pictures):

@@ -1,0 +1,40 @@
+"""`bcnn bench svm`: agreement with LinearSVC, the files it writes, the table made from them."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bcnn.bench import svm
+from bcnn.cli import app
+from bcnn.files import read_csv
+from bcnn.report import svm as report
+
+
+def test_quick_run_writes_what_it_prints(tmp_path):
+    result = CliRunner().invoke(app, ["bench", "svm", "--quick", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    (path,) = tmp_path.glob("svm_*.csv")
+    records = read_csv(path)
+    assert {p.suffix for p in tmp_path.iterdir()} == {".csv", ".md", ".png"}
+    assert path.with_suffix(".md").read_text() == report.markdown(records)
+    theirs, ours, calibrated = records
+    assert float(theirs["ratio"]) == float(theirs["memory_ratio"]) == 1
+    assert float(ours["difference"]) < 1e-3  # LinearSVC's tolerance
+    assert ours["difference"] == calibrated["difference"]
+    assert all(float(record["time_s"]) > 0 and float(record["memory_mb"]) > 50 for record in records)
+    assert "LinearSVC" in result.output
+
+
+def test_descriptors_have_length_one_and_classes(tmp_path):
+    svm.write_descriptors(tmp_path / "x.npy", svm.QUICK)
+    X = np.load(tmp_path / "x.npy")
+    assert X.shape == (200, 2000)
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1, rtol=1e-5)
+    K, labels = X @ X.T, svm.labels_of(svm.QUICK)
+    same = (labels[:, None] == labels) & ~np.eye(200, dtype=bool)
+    assert K[same].mean() > K[labels[:, None] != labels].mean() + 0.001
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.02, "1/50.0"), (1.0, "1.0"), (3.0, "3.0")])
+def test_ratios_as_text(value, text):
+    assert report._ratio(value) == text
