@@ -20,7 +20,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
 
 import bcnn
-from bcnn.bench import machine
+from bcnn import machine
 from bcnn.data.preprocess import open_image
 from bcnn.files import read_csv, write_csv
 from bcnn.pooling.bilinear import pooled_matrix

@@ -2,7 +2,7 @@
 
 Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, or choose_eps.py)
 
-Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench pooling|svm|extract: START OF A TITLE``, or ``all``;
+Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench pooling|svm|extract: START OF A TITLE`` or ``all``;
 ``eps: BACKBONE``; ``train: NAME`` for results/train_NAME.csv, the comparison.csv of a run.
 """
 

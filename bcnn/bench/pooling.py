@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .. import machine
 from ..matfun.functions.sqrtm import SQRT, sqrtm
 from ..models.bcnn import BCNN, build_model
 from ..pooling.bilinear import pooled_matrix
 from ..pooling.head import PRESETS, Head
 from ..pooling.thin import thin_matrix_function
-from . import machine
 from .regimes import RIDGE, TOP, relu_like_features
 from .timing import time_rounds
 

@@ -146,8 +146,7 @@ def _measure(name: str, run: Callable[[Tick], list[dict[str, Any]]], report: Any
     import torch
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from .. import files
-    from ..bench import machine
+    from .. import files, machine
 
     out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
     if threads:

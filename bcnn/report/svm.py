@@ -13,11 +13,11 @@ from .tables import Record
 if TYPE_CHECKING:
     from rich.table import Table
 
-HEADER = ("case", "s", "all classes, s", "ratio", "goal", "MB", "ratio", "goal", "decision values off by")
+HEADER = ("case", "all classes, s", "slowest, s", "ratio", "goal", "MB", "ratio", "goal", "decision values off by")
 NOTE = (
-    "Features are read from a file, each case in a process of its own; MB: the most that was resident. Ratios to the "
-    "first line, whose time for all classes is scaled from the problems it solved, its preparations counted once; "
-    "decision values against the first line's, which stops at its tolerance."
+    "Features are read from a file, each case in a process of its own; MB: the most that was resident. Times are of "
+    "the fastest round; ratios to the first line, whose time is scaled to all classes from the problems it solved, its "
+    "preparations counted once; decision values against the first line's, which stops at its tolerance."
 )
 
 
@@ -30,8 +30,8 @@ def cells(record: Record) -> list[str]:
     """One row, as text; works on a run's records and on those read from a CSV file alike."""
     return [
         str(record["case"]),
-        f"{float(record['time_s']):.1f}",
         f"{float(record['total_s']):.1f}",
+        f"{float(record['slowest_s']):.1f}",
         _ratio(record["ratio"]),
         str(record["time_goal"]),
         f"{float(record['memory_mb']):.0f}",
