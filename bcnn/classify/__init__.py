@@ -12,6 +12,6 @@ CLASSIFIERS: dict[str, ClassifierKind] = {
         partial(solve_svm, squared=True), about="one-vs-rest, squared hinge loss", one_vs_rest=True
     ),
     "logistic": ClassifierKind(
-        solve_logistic, about="multinomial logistic regression", one_vs_rest=False, probabilistic=True
+        solve_logistic, about="multinomial logistic regression", one_vs_rest=False, temperature=1.0
     ),
 }

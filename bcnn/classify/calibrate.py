@@ -20,7 +20,6 @@ from .contract import ClassifierKind
 from .flip import average_views
 
 FOLD_TOL = 1e-3  # of held-out decision values: far below what a temperature can tell
-DEFAULT_TEMPERATURE = {True: 1.0, False: 0.5}  # of probabilistic scores; of margins, whose targets are +-1
 MIN_IMAGES = 10  # fewer held-out images tell no temperature
 
 
@@ -50,14 +49,13 @@ def cross_validate(
     """Score every row by a classifier that has not seen its group, and fit the temperature to that.
 
     A class of a single image is never held out: without it, the others could not be told from it. Where too few images
-    remain, nothing is measured: the temperature is the default, and `calibrated` is False for margins.
+    remain, nothing is measured: the temperature is the default, and `calibrated` is False.
     """
     fold = assign_folds(labels.numpy(), groups, folds, seed)
-    default = Calibration(DEFAULT_TEMPERATURE[kind.probabilistic], kind.probabilistic)
     _, first = np.unique(groups, return_index=True)
     judged = torch.from_numpy(fold[first] >= 0)
     if int(judged.sum()) < MIN_IMAGES:
-        return default
+        return Calibration(kind.temperature, calibrated=False)
     values = torch.zeros(len(K), num_classes, dtype=torch.float64)
     num_folds = int(fold.max()) + 1
     for i in range(num_folds):
@@ -70,8 +68,7 @@ def cross_validate(
     truth = labels[first][judged]
     accuracy = float((values.argmax(1) == truth).double().mean())
     everything = values if bool(judged.all()) else None
-    temperature = 1.0 if kind.probabilistic else fit_temperature(values, truth)
-    return Calibration(temperature, True, accuracy, everything)
+    return Calibration(fit_temperature(values, truth), True, accuracy, everything)
 
 
 def _solve_quietly(

@@ -45,4 +45,4 @@ class ClassifierKind:
     solve: Callable[..., Solution]  # solve(K, labels, num_classes, *, C, tol, warm, tick)
     about: str
     one_vs_rest: bool  # scores of two classes are f and -f
-    probabilistic: bool = False  # softmax of the scores is already a probability
+    temperature: float = 0.5  # of the scores, where there are too few images to measure it; margins aim at +-1

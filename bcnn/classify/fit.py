@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import unknown_name
 from . import CLASSIFIERS
-from .calibrate import DEFAULT_TEMPERATURE, Calibration, cross_validate
+from .calibrate import Calibration, cross_validate
 from .gram import FeatureMatrix, as_matrix, combine, gram, scores
 
 ABSENT = -1e3  # the bias of a class without samples: it never wins, and its probability is zero in float32
@@ -31,7 +31,7 @@ class LinearClassifier:
     weight: Tensor  # (k, d) float32
     bias: Tensor  # (k,) float32
     temperature: float  # softmax(scores / temperature) are probabilities
-    calibrated: bool  # whether the temperature was measured on held-out samples (or the method gives probabilities)
+    calibrated: bool  # whether the temperature was measured on held-out samples
     cv_accuracy: float | None  # of the groups of classes with two or more; None where there were too few for it
     cv_scores: Tensor | None  # (groups, k), held-out, ascending groups; None where some group was never held out
     converged: bool
@@ -97,7 +97,7 @@ def fit_classifier(
         solution = CLASSIFIERS[kind].solve(
             K, own, len(present), C=C, tick=lambda done, total: hear("train", done, total)
         )
-    measured = Calibration(DEFAULT_TEMPERATURE[CLASSIFIERS[kind].probabilistic], CLASSIFIERS[kind].probabilistic)
+    measured = Calibration(CLASSIFIERS[kind].temperature, calibrated=False)
     if calibrate:
         with _timed(spent, "calibrate"):
             measured = cross_validate(
