@@ -90,11 +90,15 @@ def test_predict_in_every_form(trained, pictures, tmp_path):
     named = os.fsencode(odd) + b"/a [bold] \xff.png\n"
     assert json.loads(run("predict", model, "-", "--format", "json", stdin=named).stdout)[0]["top"]
     (odd / "zero.png").write_bytes(b"")
-    result = run("predict", model, odd)
+    (tmp_path / "how.yaml").write_text(f"format: json\nimages: {image}\n")
+    assert json.loads(run("predict", model, "--config", tmp_path / "how.yaml").stdout)[0]["image"] == str(image)
+    zeros = f"{image}\0{image}\0".encode()  # find -print0
+    assert len(json.loads(run("predict", model, "-", "--format", "json", stdin=zeros).stdout)) == 2
+    result = run("predict", model, odd, "x" * 5000)
     assert result.returncode == 1
     assert "a [bold]" in result.stdout
     assert "plain.png" in result.stdout
-    assert "1 of 3 images could not be read" in result.stderr
+    assert "2 of 4 images could not be read" in result.stderr
     assert "zero.png" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -105,7 +109,7 @@ def test_evaluate(trained, pictures):
     assert result.returncode == 0, result.stderr
     metrics = json.loads((folder / "bcnn" / "metrics.json").read_text())
     assert f"accuracy {100 * metrics['accuracy']:.1f} %" in result.stdout
-    assert (folder / "bcnn" / "evaluate_folder_pictures" / "metrics.json").exists()
+    assert (folder / "bcnn" / "evaluate_folder_pictures_test" / "metrics.json").exists()
     assert "torn.png" in result.stdout
     strict = run("evaluate", folder / "bcnn", pictures, "--strict")
     assert (strict.returncode, "torn.png" in strict.stderr) == (2, True)
@@ -131,6 +135,7 @@ def test_extract_goes_on(trained, pictures, tmp_path):
         (["train", "PICTURES", *SMALL, "--classifier", "tree"], "unknown classifier 'tree'"),
         (["train", "PICTURES", *SMALL, "--C", "-1"], "C"),
         (["train", "PICTURES", "--precision", "fp8"], "float32, bf16"),
+        (["train", "PICTURES", *SMALL, "--preset", "average,bcnn", "--eps", "0.1"], "a ridge for eps"),
         (["train", "PICTURES", "--device", "gpu"], "a device that is present"),
         (["train", "PICTURES", *SMALL, "--normalize", "matrix_root"], "matrix_root"),
         (["predict", "nowhere", "x.png"], "nowhere"),

@@ -83,6 +83,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Classifier:
         """Train on images or features X and labels y of any kind."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if self.batch_size < 1:
+            raise ValueError(f"Classifier: expected batch_size >= 1, got {self.batch_size}.")
         if are_images(X):
             images, labels = list(X), np.asarray(y)
             if labels.shape != (len(images),):

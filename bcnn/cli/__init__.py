@@ -45,6 +45,7 @@ def main() -> None:
     """Run the command; an error of ours is one line, not a traceback."""
     try:
         app()
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        typer.secho(f"bcnn: {error}", fg=typer.colors.RED, err=True)
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
+        said = str(error).encode("utf-8", "backslashreplace").decode() or "not enough memory; try a smaller --batch"
+        typer.secho(f"bcnn: {said}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from None

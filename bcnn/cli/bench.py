@@ -74,7 +74,7 @@ def bench_pooling(
     """What heads cost next to their network, what the thin path and bfloat16 save, and how exact they are."""
     from dataclasses import replace
 
-    from ..bench.bfloat16 import avoid_broken_amx
+    from ..features.bfloat16 import avoid_broken_amx
 
     if avoid_broken_amx():
         typer.echo("This machine's AMX does not work: bfloat16 is measured without it.")

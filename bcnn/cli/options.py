@@ -37,7 +37,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Stop at an image that ca
 Device = Annotated[
     str | None, typer.Option(help="cpu or cuda (untested).", show_default="a GPU if there is one, else cpu")
 ]
-Seed = Annotated[int, typer.Option(help="Of random weights, and of the folds for calibration.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of random weights, and of the folds for calibration.")]
 
 
 def _load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -47,13 +47,21 @@ def _load_config(context: typer.Context, path: Path | None) -> Path | None:
     from ..errors import unknown_name
     from ..runs.config import read
 
-    known = {str(p.name): p for p in context.command.params if p.name not in ("config", "help")}
+    known: dict[str, Any] = {}
+    for own in context.command.params:
+        if own.name not in ("config", "help"):
+            known |= {word.lstrip("-").replace("-", "_").lower(): own for word in own.opts}
     defaults: dict[str, Any] = {}
     for name, value in read(path).items():
-        key = {k.lower(): k for k in known}.get(name.lower().replace("-", "_"))
-        if key is None:
+        parameter = known.get(name.lower().replace("-", "_"))
+        if parameter is None:
             raise unknown_name(str(path), "option", name, known)
-        defaults[key] = ",".join(map(str, value)) if isinstance(value, list) and key == "preset" else value
+        several = parameter.nargs == -1 or getattr(parameter, "multiple", False)
+        if several and not isinstance(value, list):
+            value = [value]
+        elif isinstance(value, list) and not several:
+            value = ",".join(map(str, value))
+        defaults[str(parameter.name)] = value
     context.default_map = {**(context.default_map or {}), **defaults}
     return path
 

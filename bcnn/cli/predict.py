@@ -37,6 +37,7 @@ def predict(
     """
     if form not in FORMATS:
         raise ValueError(f"--format: expected one of {', '.join(FORMATS)}, got {form!r}.")
+    from ..data.contract import shown
     from ..features.team import default_device
     from ..runs import predict as work
 
@@ -53,7 +54,7 @@ def predict(
                 found.append(result)
     _print(found, form, top)
     for error in broken:
-        typer.secho(f"bcnn: {error}", fg=typer.colors.YELLOW, err=True)
+        typer.secho(f"bcnn: {shown(str(error))}", fg=typer.colors.YELLOW, err=True)
     if broken:
         typer.secho(f"bcnn: {len(broken)} of {len(paths)} images could not be read.", fg=typer.colors.YELLOW, err=True)
         raise typer.Exit(1)
@@ -64,7 +65,8 @@ def evaluate(
     spec: o.Spec,
     split: Annotated[str, typer.Option(help="Of test, train, all.")] = "test",
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write to.", show_default="evaluate_<dataset> in the run folder")
+        Path | None,
+        typer.Option(help="Folder to write to.", show_default="evaluate_<dataset>_<split> in RUN"),
     ] = None,
     batch: o.Batch = 4,
     workers: o.Workers = 2,
@@ -82,7 +84,7 @@ def evaluate(
     recognizer = work.open_run(
         run, batch=batch, workers=workers, strict=strict, device=check_device(device or default_device())
     )
-    place = out or (run if run.is_dir() else run.parent) / f"evaluate_{_file_name(spec)}"
+    place = out or (run if run.is_dir() else run.parent) / f"evaluate_{_file_name(spec)}_{split}"
     with o.progress_bars("images") as tick:
         metrics = work.evaluate(
             recognizer, spec, place, split=split, tick=lambda done, total: tick("looking at images", done, total)
@@ -103,16 +105,21 @@ def evaluate(
 def _from_stdin(images: list[str]) -> list[str]:
     names: list[str] = []
     for image in images:
-        lines = sys.stdin.buffer.read().splitlines() if image == "-" else [os.fsencode(image)]
+        lines = _lines(sys.stdin.buffer.read()) if image == "-" else [os.fsencode(image)]
         names += [os.fsdecode(line) for line in lines if line]
     return names
+
+
+def _lines(text: bytes) -> list[bytes]:
+    """Names by lines, or between zeros as `find -print0` has them."""
+    return text.split(b"\0") if b"\0" in text else text.splitlines()
 
 
 def _file_name(spec: str) -> str:
     from ..data.spec import split_spec
 
     kind, path, _ = split_spec(spec)
-    return f"{kind}_{Path(path).stem}" if path else kind
+    return f"{kind}_{Path(path).expanduser().resolve().name}" if path else kind
 
 
 def _print(found: list[Any], form: str, top: int) -> None:

@@ -145,18 +145,20 @@ def default_name(config: Any) -> str:
     from ..data.spec import split_spec
 
     kind, path, _ = split_spec(config.spec)
-    dataset = Path(path).stem if kind in ("folder", "csv") and path else kind
+    dataset = Path(path).expanduser().resolve().name if kind in ("folder", "csv") else kind
     return "_".join([dataset, config.backbone.replace("/", "-"), "-".join(config.preset)])
 
 
 def _avoid_broken_bfloat16(precision: str) -> None:
     if precision == "bf16":
-        from ..bench.bfloat16 import avoid_broken_amx
+        from ..features.bfloat16 import avoid_broken_amx
 
         avoid_broken_amx()
 
 
 def _summary(result: Any) -> str:
+    from ..data.contract import shown
+
     metrics = result.metrics
     if metrics["accuracy"] is None:
         text = f"{result.preset}: no test images"
@@ -170,4 +172,8 @@ def _summary(result: Any) -> str:
         )
     if not metrics["classifier"]["converged"]:
         text += "; the classifier has NOT converged, see metrics.json"
+    untrained = metrics["classifier"]["untrained"]
+    if untrained:
+        text += f"; {len(untrained)} classes had no image that could be read and are never predicted, such as "
+        text += shown(untrained[0])
     return f"{text}. Written: {result.folder}"

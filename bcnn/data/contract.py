@@ -6,6 +6,7 @@ A loader is one function from a path and options to a `Dataset`, registered in `
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,14 +35,27 @@ class Sample:
         """The photograph in RGB; an OSError that names the file if it is broken or not there."""
         return open_image(self.source) if isinstance(self.source, Path) else self.source()
 
-    def size(self) -> int:
-        """Bytes of the file, by which a changed one is known; 0 for a picture that is made, -1 if there is none."""
+    def fingerprint(self) -> tuple[int, int, int]:
+        """Size, time of change and checksum of the file; (0, 0, 0) for a picture that is made, or that is not there."""
         if not isinstance(self.source, Path):
-            return 0
+            return 0, 0, 0
         try:
-            return self.source.stat().st_size
-        except OSError:
-            return -1
+            stat = self.source.stat()
+            return stat.st_size, stat.st_mtime_ns, zlib.crc32(self.source.read_bytes())
+        except (OSError, ValueError):
+            return 0, 0, 0
+
+    def matches(self, fingerprint: Sequence[int]) -> bool:
+        """Whether the file is still the one of that fingerprint; read only if its size is the same and its time not."""
+        if not isinstance(self.source, Path):
+            return list(fingerprint) == [0, 0, 0]
+        try:
+            stat = self.source.stat()
+        except (OSError, ValueError):
+            return list(fingerprint) == [0, 0, 0]
+        if (stat.st_size, stat.st_mtime_ns) == tuple(fingerprint[:2]):
+            return True
+        return stat.st_size == fingerprint[0] and self.fingerprint()[2] == fingerprint[2]
 
 
 @dataclass(frozen=True)
@@ -89,9 +103,8 @@ def split_by_stratum(samples: Sequence[Sample], *, test_share: float, seed: int)
 
 
 def shown(name: str) -> str:
-    """A name that any terminal can print: what is not text or not printable as an escape."""
-    text = name.encode("utf-8", "backslashreplace").decode()
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """A name that any terminal can print: bytes that are no text, line ends and the like are written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def _rank(seed: int, name: str) -> str:

@@ -135,9 +135,19 @@ def _entries(path: Path) -> tuple[list[str], list[str]]:
     folders: list[str] = []
     files: list[str] = []
     for name in sorted(os.listdir(path)):
-        if not name.startswith("."):
-            (folders if (path / name).is_dir() else files).append(name)
+        if name.startswith("."):
+            continue
+        if not (path / name).is_dir():
+            files.append(name)
+        elif not _is_output(path / name):
+            folders.append(name)
     return folders, files
+
+
+def _is_output(path: Path) -> bool:
+    """Whether a folder holds features or a run of ours, whose pictures are nobody's class."""
+    written = any((path / name).is_file() for name in ("features.json", "metrics.json"))
+    return written or ((path / "config.yaml").is_file() and (path / "features").is_dir())
 
 
 def is_image(path: str | Path) -> bool:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 RESIZES = ("squash", "shorter")
 INTERPOLATIONS = ("bilinear", "bicubic")
 
+MAX_RESIZED = 10**8  # pixels, before the middle is cut out
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -73,6 +75,8 @@ class Preprocessing:
         if self.resize == "shorter":
             factor = to / min(image.size)
             width, height = (max(to, round(side * factor)) for side in image.size)
+            if width * height > MAX_RESIZED:
+                raise ValueError(f"preprocessing: expected an image that is not so narrow, got {image.size}.")
         if image.size != (width, height):
             image = image.resize((width, height), Resampling[self.interpolation.upper()])
         left, top = (width - self.size) // 2, (height - self.size) // 2

@@ -101,14 +101,8 @@ def extract(
     options, team = options or ExtractOptions(), team or Team()
     _check_models(models)
     samples = store.listed(dataset)
-    if team.leads:
-        for path, model in models.items():
-            store.prepare(path, config_of(dataset, model, options), dataset)
-    sizes = [sample.size() for sample in samples]
-    todo = team.agree(_missing(list(models), sizes, options.chunk) if team.leads else None)
-    own = todo[team.rank :: team.size]
-    _check_room(models, own, options)
-    _work(samples, sizes, own, models, options, tick)
+    todo = team.lead(lambda: _begin(dataset, samples, models, options))
+    _work(samples, todo[team.rank :: team.size], models, options, tick)
     team.wait()
     count = sum(len(range(number * options.chunk, min(len(samples), (number + 1) * options.chunk))) for number in todo)
     broken = store.Features(next(iter(models))).broken if team.leads else {}
@@ -140,30 +134,56 @@ def _check_models(models: Mapping[Path, BCNN]) -> None:
             raise ValueError("extract: expected networks that share a backbone (with_head), got different ones.")
 
 
-def _missing(folders: Sequence[Path], sizes: Sequence[int], chunk: int) -> list[int]:
-    """Chunks that some folder lacks, or that were made from files which have changed since."""
-    numbers = range(-(-len(sizes) // chunk))
-    wanted = {number: list(sizes[number * chunk : (number + 1) * chunk]) for number in numbers}
-    return [
-        number for number in numbers if any(store.read_sizes(folder, number) != wanted[number] for folder in folders)
+def _begin(
+    dataset: Dataset, samples: Sequence[Sample], models: Mapping[Path, BCNN], options: ExtractOptions
+) -> list[int]:
+    """Folders that are ready and large enough; returns the chunks to be made."""
+    for path, model in models.items():
+        store.prepare(path, config_of(dataset, model, options), dataset)
+        store.clean(path)
+    todo = [
+        number
+        for number in range(-(-len(samples) // options.chunk))
+        if not all(_is_done(path, number, samples, options) for path in models)
     ]
+    _check_room(models, len(todo), options)
+    return todo
 
 
-def _check_room(models: Mapping[Path, BCNN], todo: Sequence[int], options: ExtractOptions) -> None:
+def _is_done(folder: Path, number: int, samples: Sequence[Sample], options: ExtractOptions) -> bool:
+    """Whether a chunk is there, its files have not changed since, and broken ones are broken still."""
+    header = store.read_header(folder, number)
+    own = samples[number * options.chunk : (number + 1) * options.chunk]
+    known = [] if header is None else header["fingerprints"]
+    if header is None or len(known) != len(own) or not all(map(Sample.matches, own, known)):
+        return False
+    for row in header["broken"]:
+        try:
+            samples[int(row)].open()
+        except OSError as error:
+            unless_strict(error, options)
+        else:
+            return False
+    return True
+
+
+def _check_room(models: Mapping[Path, BCNN], num_chunks: int, options: ExtractOptions) -> None:
     views = 2 if options.flips else 1
+    needed: dict[int, int] = {}  # by device
     for folder, model in models.items():
-        needed = 4 * model.num_features * views * options.chunk * len(todo)
+        size = 4 * model.num_features * views * options.chunk * num_chunks
+        device = folder.stat().st_dev
+        needed[device] = needed.get(device, 0) + size
         free = shutil.disk_usage(folder).free
-        if needed > free:
+        if needed[device] > free:
             raise OSError(
-                f"extract: expected {needed / 1e9:.1f} GB free for {folder}, got {free / 1e9:.1f} GB; make room, "
-                "choose another folder, or take fewer features (a projection, no flips)."
+                f"extract: expected {needed[device] / 1e9:.1f} GB free for {folder}, got {free / 1e9:.1f} GB; "
+                "make room, choose another folder, or take fewer features (a projection, no flips)."
             )
 
 
 def _work(
     samples: Sequence[Sample],
-    sizes: Sequence[int],
     todo: Sequence[int],
     models: Mapping[Path, BCNN],
     options: ExtractOptions,
@@ -179,6 +199,7 @@ def _work(
     pictures = decoded([samples[row] for chunk in chunks for row in chunk], first.config.preprocessing, options)
     for number, chunk in zip(todo, chunks, strict=True):
         start = time.perf_counter()
+        fingerprints = [samples[row].fingerprint() for row in chunk]
         rows: list[int] = []
         broken: dict[int, str] = {}
         parts: list[list[Tensor]] = []  # of every batch, the descriptors of each model
@@ -190,11 +211,10 @@ def _work(
             rows += good
             done += len(some)
             tick(done, total)
-        own_sizes = [sizes[row] for row in chunk]
         for i, (folder, model) in enumerate(models.items()):
             features = torch.cat([part[i] for part in parts]) if parts else _nothing(model, options)
             taken = time.perf_counter() - start
-            store.write_chunk(folder, store.Chunk(number, features, rows, own_sizes, broken, taken))
+            store.write_chunk(folder, store.Chunk(number, features, rows, fingerprints, broken, taken))
 
 
 def batches(things: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -70,7 +72,7 @@ def prepare(folder: Path, config: FeaturesConfig, dataset: Dataset) -> None:
     if (folder / ABOUT).exists():
         _check_same(folder, Features(folder).config, config)
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(not _is_temporary(path) for path in folder.iterdir())):
         raise ValueError(f"features: expected {folder} to be new, empty, or a features folder; got something else.")
     content = {
         "format": FORMAT,
@@ -79,8 +81,21 @@ def prepare(folder: Path, config: FeaturesConfig, dataset: Dataset) -> None:
         "classes": list(dataset.classes),
         "samples": [[s.name, s.label, s.split] for s in listed(dataset)],
     }
+    text = json.dumps(content)
     with written_whole(folder / ABOUT) as temporary:
-        temporary.write_text(json.dumps(content))
+        temporary.write_text(text)
+
+
+def clean(folder: Path, *, age_s: float = 3600) -> None:
+    """Remove what a killed process left half-written, unless it may still be at it."""
+    for path in folder.glob(".*"):
+        with suppress(OSError):
+            if _is_temporary(path) and time.time() - path.stat().st_mtime > age_s:
+                path.unlink()
+
+
+def _is_temporary(path: Path) -> bool:
+    return path.name.startswith((".features-", ".chunk-"))
 
 
 def _check_same(folder: Path, stored: FeaturesConfig, wanted: FeaturesConfig) -> None:
@@ -120,7 +135,7 @@ class Chunk:
     number: int
     features: Tensor  # (images, views, d)
     rows: Sequence[int]  # which samples of the list they are
-    sizes: Sequence[int]  # of the files of all samples of the chunk, broken ones too
+    fingerprints: Sequence[Sequence[int]]  # of the files of all samples of the chunk, broken ones too
     broken: Mapping[int, str]  # sample and reason
     time_s: float  # that they took
 
@@ -128,8 +143,11 @@ class Chunk:
 def write_chunk(folder: Path, chunk: Chunk) -> None:
     """Write a chunk whole."""
     tensors = {"features": chunk.features.contiguous(), "rows": torch.tensor(chunk.rows, dtype=torch.int64)}
-    about = {"sizes": list(chunk.sizes), "broken": {str(row): why for row, why in chunk.broken.items()},
-             "time_s": chunk.time_s}  # fmt: skip
+    about = {
+        "fingerprints": [list(fingerprint) for fingerprint in chunk.fingerprints],
+        "broken": {str(row): why for row, why in chunk.broken.items()},
+        "time_s": chunk.time_s,
+    }
     path = chunk_path(folder, chunk.number)
     try:
         with written_whole(path) as temporary:
@@ -141,14 +159,14 @@ def write_chunk(folder: Path, chunk: Chunk) -> None:
         ) from None
 
 
-def read_sizes(folder: Path, number: int) -> list[int] | None:
-    """The file sizes that a chunk was made from; None where there is no whole chunk."""
+def read_header(folder: Path, number: int) -> dict[str, Any] | None:
+    """What a chunk says of itself, besides its tensors; None where there is no whole chunk."""
     try:
         with safe_open(chunk_path(folder, number), framework="pt") as file:
-            sizes: list[int] = json.loads((file.metadata() or {})["sizes"])
-            return sizes
-    except (OSError, SafetensorError, KeyError, ValueError):
+            header = {key: json.loads(value) for key, value in (file.metadata() or {}).items()}
+    except (OSError, SafetensorError, ValueError):
         return None
+    return header if {"fingerprints", "broken", "time_s"} <= set(header) else None
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -163,22 +181,27 @@ class Features:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
+        path = self.folder / ABOUT
         try:
-            content = json.loads((self.folder / ABOUT).read_text())
+            content = json.loads(path.read_text())
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"features: expected a folder written by bcnn extract, got {folder}, which has no {ABOUT}."
             ) from None
         except ValueError as error:
-            raise ValueError(f"{self.folder / ABOUT}: expected JSON, got: {error}.") from None
-        if content.get("format") != FORMAT or content.get("version", 0) > VERSION:
+            raise ValueError(f"{path}: expected JSON, got: {error}.") from None
+        about = content if isinstance(content, dict) else {}
+        if about.get("format") != FORMAT or about.get("version", 0) > VERSION:
             raise ValueError(
-                f"{self.folder / ABOUT}: expected {FORMAT} of version {VERSION} or older, "
-                f"got {content.get('format')!r} of version {content.get('version')!r}."
+                f"{path}: expected {FORMAT} of version {VERSION} or older, "
+                f"got {about.get('format')!r} of version {about.get('version')!r}."
             )
-        self.config = from_json(FeaturesConfig, content["config"])
-        self.classes = tuple(content["classes"])
-        self.entries = tuple(Entry(*entry) for entry in content["samples"])
+        try:
+            self.config = from_json(FeaturesConfig, about["config"])
+            self.classes = tuple(about["classes"])
+            self.entries = tuple(Entry(*entry) for entry in about["samples"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: expected a list of samples and their configuration, got: {error!r}.") from None
 
     @property
     def num_chunks(self) -> int:
@@ -188,15 +211,12 @@ class Features:
     @property
     def missing(self) -> list[int]:
         """The chunks that are not there."""
-        return [number for number in range(self.num_chunks) if read_sizes(self.folder, number) is None]
+        return [number for number in range(self.num_chunks) if read_header(self.folder, number) is None]
 
     @cached_property
     def _headers(self) -> list[dict[str, Any]]:
-        headers = []
-        for number in range(self.num_chunks):
-            with self._open(number) as file:
-                headers.append({key: json.loads(value) for key, value in file.metadata().items()})
-        return headers
+        headers = [read_header(self.folder, number) for number in range(self.num_chunks)]
+        return [header for header in headers if header is not None]
 
     @property
     def broken(self) -> dict[str, str]:
@@ -267,6 +287,6 @@ def describe_broken(broken: Mapping[str, str], total: int, *, most: int = 5) -> 
     """A sentence on images that were left out, the first of them by name; empty if there are none."""
     if not broken:
         return ""
-    first = [f"  {shown(name)}: {why}" for name, why in list(broken.items())[:most]]
+    first = [f"  {shown(name)}: {shown(why)}" for name, why in list(broken.items())[:most]]
     more = [f"  and {len(broken) - most} more"] if len(broken) > most else []
     return "\n".join([f"{len(broken)} of {total} images could not be read and were left out:", *first, *more])

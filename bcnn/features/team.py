@@ -6,13 +6,15 @@ Only small messages travel (who does what, everybody is done); features go throu
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
+T = TypeVar("T")
 PATIENCE = timedelta(days=7)  # a slow machine may finish long after the others
 
 
@@ -31,7 +33,29 @@ class Team:
     def wait(self) -> None:
         """Until everybody is here."""
         if self.size > 1:
-            dist.barrier()
+            try:
+                dist.barrier()
+            except RuntimeError:
+                raise OSError(
+                    "expected all processes to finish, got one that did not; what it said stands above. The same "
+                    "command goes on from here."
+                ) from None
+
+    def lead(self, work: Callable[[], T]) -> T:
+        """What the leader makes of it, for everybody; if it fails it says why, and the others end without a word."""
+        result: Any = None
+        error: Exception | None = None
+        if self.leads:
+            try:
+                result = work()
+            except Exception as caught:
+                error = caught
+        result, failed = self.agree((result, error is not None))
+        if error is not None:
+            raise error
+        if failed:
+            raise SystemExit(2)
+        return result
 
     def agree(self, value: Any) -> Any:
         """The leader's value."""

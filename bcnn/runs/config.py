@@ -17,7 +17,7 @@ from ..models.bcnn import BCNN, build_model
 from ..pooling import POOLINGS
 from ..pooling.head import PRESETS, make_config
 
-# Change the way, not the result; that the dataset is the same, the features see to.
+# Change the way, not the result; of the dataset its list of images counts, not where it is.
 HOW = ("spec", "batch", "workers", "strict", "device", "features")
 
 
@@ -57,7 +57,22 @@ class RunConfig:
             raise unknown_name("train", "classifier", self.classifier, CLASSIFIERS)
         if not 0 < self.C < math.inf:
             raise ValueError(f"train: expected C > 0, got {self.C}.")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"train: expected a seed from 0 to 2^63 - 1, got {self.seed}.")
+        if self.eps is not None and not 0 <= self.eps <= 1e6:
+            raise ValueError(f"train: expected eps from 0 to 1e6, got {self.eps}.")
+        if self.eps is not None and not any(map(self._takes_ridge, self.preset)):
+            raise ValueError(f"train: expected a preset with a ridge for eps, got {', '.join(self.preset)} alone.")
         _ = self.extraction  # checks its own part
+
+    def _takes_ridge(self, preset: str) -> bool:
+        """With a single preset a ridge goes wherever it can, of several to those that have one by themselves."""
+        can = "eps" in POOLINGS[PRESETS[preset].pooling].options
+        return can and (len(self.preset) == 1 or PRESETS[preset].eps > 0)
+
+    def head_options(self, preset: str) -> dict[str, Any]:
+        """What was asked for that concerns this preset's head."""
+        return {"normalize": self.normalize, "eps": self.eps if self._takes_ridge(preset) else None}
 
     @property
     def extraction(self) -> ExtractOptions:
@@ -133,20 +148,11 @@ def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BC
         layer=config.layer,
         proj_dim=config.proj_dim,
         image_size=config.size,
-        **_head_options(config, config.preset[0]),
+        **config.head_options(config.preset[0]),
         **report,
     )
     base = _prepared(first, dataset)
-    return {preset: with_head(base, make_config(preset, **_head_options(config, preset))) for preset in config.preset}
-
-
-def _head_options(config: RunConfig, preset: str) -> dict[str, Any]:
-    """What was asked for; a ridge goes only where there is something to ridge, so that presets can be compared."""
-    options: dict[str, Any] = {"normalize": config.normalize}
-    takes_ridge = "eps" in POOLINGS[PRESETS[preset].pooling].options and PRESETS[preset].eps > 0
-    if len(config.preset) == 1 or takes_ridge:
-        options["eps"] = config.eps
-    return options
+    return {preset: with_head(base, make_config(preset, **config.head_options(preset))) for preset in config.preset}
 
 
 def _prepared(model: BCNN, dataset: Dataset) -> BCNN:

@@ -5,6 +5,7 @@ Paper: Sec. 3.2, "evaluated on an image and its flipped copy and their predictio
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,9 @@ from ..classify.accuracy import evaluate_scores
 from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.folder import images_in
 from ..data.spec import load_dataset
+from ..features.bfloat16 import avoid_broken_amx
 from ..features.extract import ExtractOptions, autocast, batches, decoded, to_batch, unless_strict
+from ..features.folder import digest_of, listed
 from ..models.bcnn import BCNN
 from ..models.files import load, read_notes
 from .predictions import Prediction, predictions_of
@@ -60,6 +63,8 @@ def open_run(run: str | Path, **options: Any) -> Recognizer:
             f"{path}: expected a network with class names, as bcnn train writes it, got one without; "
             "save it with notes={'classes': [...]}."
         )
+    if notes.get("precision") == "bf16":
+        avoid_broken_amx()
     how = ExtractOptions(
         flips=bool(notes.get("flips", True)), precision=str(notes.get("precision", "float32")), **options
     )
@@ -78,7 +83,7 @@ def find_images(paths: Iterable[str | Path]) -> list[Path]:
     """Files as they are named, folders as the images in them, in order of their names."""
     found: list[Path] = []
     for path in map(Path, paths):
-        if path.is_dir():
+        if _is_folder(path):
             inside = images_in(path)
             if not inside:
                 raise ValueError(f"predict: expected images in {shown(str(path))}, got none.")
@@ -86,6 +91,13 @@ def find_images(paths: Iterable[str | Path]) -> list[Path]:
         else:
             found.append(path)
     return found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # no possible name; reading it will say so
+        return False
 
 
 def predict(
@@ -126,6 +138,7 @@ def evaluate(
         tick: hears of progress.
     """
     dataset = _with_known_classes(load_dataset(spec), recognizer.classes)
+    _check_place(out, dataset, split)
     samples = dataset.samples if split == "all" else dataset.of(split)
     if not samples:
         raise ValueError(f"evaluate: expected images in the {split} split of {spec}, got none; try --split {TRAIN}.")
@@ -142,11 +155,27 @@ def evaluate(
     evaluation = evaluate_scores(torch.cat(logits), labels, len(recognizer.classes))
     predictions = predictions_of(torch.cat(logits), [s.name for s in kept], recognizer.classes, labels)
     metrics = {
-        "dataset": dataset.name, "split": split, "broken": broken, "versions": machine.describe(),
+        "dataset": dataset.name,
+        "split": split,
+        "listing": digest_of(listed(dataset), dataset.classes),
+        "broken": broken,
+        "versions": machine.describe(),
         **evaluation_record(evaluation, recognizer.classes),
-    }  # fmt: skip
+    }
     write_results(out, metrics, predictions, evaluation, dataset)
     return metrics
+
+
+def _check_place(out: Path, dataset: Dataset, split: str) -> None:
+    """Make the folder now, and leave another dataset's results alone."""
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "metrics.json"
+    if path.exists():
+        stored = json.loads(path.read_text())
+        if (stored.get("listing"), stored.get("split")) != (digest_of(listed(dataset), dataset.classes), split):
+            raise ValueError(
+                f"evaluate: expected {out} to be new or of the same images, got others; name another --out."
+            )
 
 
 def _with_known_classes(dataset: Dataset, classes: Sequence[str]) -> Dataset:

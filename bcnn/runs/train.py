@@ -24,10 +24,10 @@ from ..classify.accuracy import Evaluation, evaluate_scores
 from ..classify.fit import LinearClassifier, fit_classifier
 from ..classify.flip import average_views
 from ..classify.gram import scores as linear_scores
-from ..data.contract import TEST, TRAIN, Dataset
+from ..data.contract import TEST, TRAIN, Dataset, shown
 from ..data.spec import load_dataset
 from ..features.extract import Extracted, extract
-from ..features.folder import Features
+from ..features.folder import Features, digest_of, listed
 from ..features.team import Team
 from ..files import written_whole
 from ..models.bcnn import BCNN
@@ -70,11 +70,9 @@ def train(
     """
     team = team or Team()
     dataset = load_dataset(config.spec)
-    if not dataset.of(TRAIN):
-        raise ValueError(f"train: expected training images in {config.spec}, got none; see: bcnn datasets check.")
+    _check_trainable(dataset, config.spec)
     models = configs.networks(config, dataset, **report)
-    if team.leads:
-        _claim(config, out)
+    team.lead(lambda: _claim(config, dataset, out))
     features = configs.folders(Path(config.features) if config.features else out / "features", config.preset)
     done = extract(
         dataset,
@@ -93,22 +91,36 @@ def train(
     return runs, done
 
 
-def _claim(config: RunConfig, out: Path) -> None:
-    """Make the run folder, or make sure that it is this run's."""
-    path = out / "config.yaml"
-    if not path.exists():
-        configs.write(config, path)
-        return
-    stored = configs.from_plain(configs.read(path)).result_part()
-    wanted = config.result_part()
-    differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
-    if differing:
-        name = differing[0]
+def _check_trainable(dataset: Dataset, spec: str) -> None:
+    trained = {sample.label for sample in dataset.of(TRAIN)}
+    if not trained:
+        raise ValueError(f"train: expected training images in {spec}, got none; see: bcnn datasets check.")
+    untrained = sorted({sample.label for sample in dataset.of(TEST)} - trained)
+    if untrained:
         raise ValueError(
-            f"train: expected {out} to be new or a run of the same configuration, got one with {name} "
-            f"{stored.get(name)!r} instead of {wanted.get(name)!r}; choose another --out (features can be shared: "
-            "--features)."
+            f"train: expected training images of every class that is tested, got {len(untrained)} classes without, "
+            f"such as {shown(dataset.classes[untrained[0]])!r}."
         )
+
+
+def _claim(config: RunConfig, dataset: Dataset, out: Path) -> None:
+    """Make the run folder, or make sure that results which are there are of the same run: none are lost."""
+    path = out / "config.yaml"
+    results = [place / "metrics.json" for place in (out, *out.glob("*/"))]
+    found = [result for result in results if result.exists()]
+    if found and path.exists():
+        stored = configs.from_plain(configs.read(path)).result_part()
+        stored["images"] = json.loads(found[0].read_text()).get("listing")
+        wanted = {**config.result_part(), "images": digest_of(listed(dataset), dataset.classes)}
+        differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
+        if differing:
+            name = differing[0]
+            details = "others" if name == "images" else f"{stored.get(name)!r} instead of {wanted.get(name)!r}"
+            raise ValueError(
+                f"train: expected {out} to be new or a run of the same configuration, got one with {name} {details}; "
+                "choose another --out (features can be shared: --features)."
+            )
+    configs.write(config, path)
 
 
 def _finish(
@@ -135,7 +147,7 @@ def _finish(
         **_about(preset, config, dataset, features, model),
         "num_train": len(matrix.rows),
         **evaluation_record(evaluation, dataset.classes),
-        "classifier": _classifier_record(fitted),
+        "classifier": _classifier_record(fitted, dataset.classes),
         "time_s": {"describe": features.time_s, "fit": fit_s, **{f"fit: {k}": v for k, v in fitted.time_s.items()}},
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -205,6 +217,7 @@ def _about(preset: str, config: RunConfig, dataset: Dataset, features: Features,
     return {
         "preset": preset,
         "dataset": dataset.name,
+        "listing": features.config.listing,
         "num_classes": len(dataset.classes),
         "broken": features.broken,
         "backbone": model.config.backbone,
@@ -215,9 +228,9 @@ def _about(preset: str, config: RunConfig, dataset: Dataset, features: Features,
     }
 
 
-def _classifier_record(fitted: LinearClassifier) -> dict[str, Any]:
+def _classifier_record(fitted: LinearClassifier, classes: tuple[str, ...]) -> dict[str, Any]:
     names = ("kind", "C", "converged", "gap", "num_iters", "temperature", "calibrated", "cv_accuracy")
-    return {name: getattr(fitted, name) for name in names}
+    return {**{name: getattr(fitted, name) for name in names}, "untrained": [classes[i] for i in fitted.absent]}
 
 
 def _notes(config: RunConfig, dataset: Dataset, fitted: LinearClassifier, metrics: dict[str, Any]) -> dict[str, Any]:

@@ -137,3 +137,16 @@ def test_images_in_finds_what_the_loader_finds(tmp_path):
     tree(tmp_path, "a/1.jpg", "a/b/2.png", ".h/3.jpg")
     (tmp_path / "a" / "x.txt").write_text("x")
     assert [path.name for path in images_in(tmp_path)] == ["1.jpg", "2.png"]
+
+
+def test_our_own_outputs_are_no_classes(tmp_path):
+    for name in ("ant", "bee", "runs/first", "more/second", "third"):
+        write(tmp_path / name / "0.png")
+        write(tmp_path / name / "1.png")
+    (tmp_path / "runs" / "first" / "metrics.json").write_text("{}")
+    (tmp_path / "third" / "features.json").write_text("{}")
+    (tmp_path / "more" / "second" / "config.yaml").write_text("")
+    (tmp_path / "more" / "second" / "features").mkdir()
+    dataset = load_dataset(str(tmp_path))
+    assert dataset.classes == ("ant", "bee")
+    assert {"runs/", "more/"} <= set(dataset.ignored)

@@ -1,6 +1,7 @@
 """Descriptors on disk are those of the network, whatever happens on the way."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -97,6 +98,18 @@ def test_an_image_that_changed_is_described_again(pictures, tmp_path):
     assert [i for i in range(len(first)) if not torch.equal(first[i], second[i])] == [10, 11]
 
 
+def test_what_counts_is_the_content_of_a_file(pictures, tmp_path):
+    folder = tmp_path / "f"
+    extract(pictures, {folder: network()}, OPTIONS)
+    path = pictures.of("train")[5].source
+    os.utime(path, ns=(1, 1))  # a copy of the dataset has other times
+    assert extract(pictures, {folder: network()}, OPTIONS).num_done == 0
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)  # as many bytes as before
+    assert extract(pictures, {folder: network()}, OPTIONS).num_done == 4
+
+
 def test_a_folder_of_another_configuration_is_refused(pictures, tmp_path):
     folder = tmp_path / "f"
     extract(pictures, {folder: network()}, OPTIONS)
@@ -140,8 +153,13 @@ def test_broken_images_are_named_and_left_out(pictures, tmp_path):
     assert matrix.columns(0, 3).isfinite().all()
     with pytest.raises(OSError, match=r"1\.png"):
         extract(pictures, {tmp_path / "g": network()}, replace(OPTIONS, strict=True))
+    with pytest.raises(OSError, match=r"1\.png"):  # known to be broken from before
+        extract(pictures, {folder: network()}, replace(OPTIONS, strict=True))
     draw(train[1].source, 5)  # mended
     assert len(extract(pictures, {folder: network()}, OPTIONS).broken) == 5
+    good = replace(train[4], source=train[0].source)  # a file whose disk was away, say: nothing of it changed
+    mended = replace(pictures, samples=tuple(good if s == train[4] else s for s in pictures.samples))
+    assert len(extract(mended, {folder: network()}, OPTIONS).broken) == 4
 
 
 def test_the_batch_is_that_of_the_preprocessing_to_the_last_bit(pictures):
@@ -194,6 +212,27 @@ def test_bad_options(options, message):
         ExtractOptions(**options)
 
 
+def test_a_killed_beginning_does_not_block_the_folder(pictures, tmp_path):
+    folder = tmp_path / "f"
+    folder.mkdir()
+    for name in (".features-x1.json", ".chunk-00000-y2.safetensors"):
+        (folder / name).write_text("{")
+    os.utime(folder / ".features-x1.json", (0, 0))
+    assert extract(pictures, {folder: network()}, OPTIONS).num_done == 21
+    assert not (folder / ".features-x1.json").exists()  # old
+    assert (folder / ".chunk-00000-y2.safetensors").exists()  # somebody may be writing it
+
+
+def test_presets_need_room_for_all_of_them(pictures, tmp_path, monkeypatch):
+    base = network()
+    models = {tmp_path / name: with_head(base, PRESETS[name]) for name in ("bcnn", "improved_bcnn")}
+    each = 4 * base.num_features * 2 * 4 * 6
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=int(1.5 * each)))
+    with pytest.raises(OSError, match="GB free for .*improved_bcnn"):
+        extract(pictures, models, OPTIONS)
+
+
 def test_too_small_a_disk_is_an_error_before_the_work(pictures, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
@@ -217,6 +256,10 @@ def test_what_is_no_features_folder_is_refused(tmp_path):
     (tmp_path / "features.json").write_text("{")
     with pytest.raises(ValueError, match="expected JSON"):
         Features(tmp_path)
+    for content in ("[]", json.dumps({"format": "bcnn-features", "version": 1})):
+        (tmp_path / "features.json").write_text(content)
+        with pytest.raises(ValueError, match=r"features\.json: expected"):
+            Features(tmp_path)
     (tmp_path / "features.json").write_text(json.dumps({"format": "bcnn-features", "version": 99}))
     with pytest.raises(ValueError, match="version 1 or older"):
         Features(tmp_path)

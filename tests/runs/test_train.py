@@ -102,6 +102,8 @@ def test_evaluate_finds_the_same_accuracy_and_knows_its_classes(run, tmp_path, p
     assert metrics["interval95"] == run.metrics["interval95"]
     assert (tmp_path / "e" / "confusion.png").exists()
     some = picture_folder(tmp_path / "some", classes=2, train=1, test=2)
+    with pytest.raises(ValueError, match="new or of the same images"):
+        predicting.evaluate(recognizer, str(some), tmp_path / "e")
     part = predicting.evaluate(recognizer, str(some), tmp_path / "part")
     assert part["num_test"] == 4
     (some / "test" / "class_0").rename(some / "test" / "heron")
@@ -146,6 +148,38 @@ def test_a_run_of_another_configuration_is_refused_and_features_can_be_shared(ru
     _, done = train(shared, tmp_path / "r")
     assert done.num_done == 0
     assert not (tmp_path / "r" / "features").exists()
+
+
+def test_results_of_other_images_are_not_lost(pictures, tmp_path):
+    train(config_for(pictures), tmp_path / "r")
+    before = (tmp_path / "r" / "metrics.json").read_bytes()
+    other = picture_folder(tmp_path / "other", classes=2, train=5, test=2)
+    with pytest.raises(ValueError, match="got one with images others"):
+        train(config_for(other, features=str(tmp_path / "f")), tmp_path / "r")
+    assert (tmp_path / "r" / "metrics.json").read_bytes() == before
+
+
+def test_a_failed_start_does_not_block_the_folder(pictures, run, tmp_path):
+    shared = str(run.folder / "features")
+    with pytest.raises(ValueError, match=r"size is 32 there, 48 now"):
+        train(config_for(pictures, size=48, features=shared), tmp_path / "r")
+    (again,), _ = train(config_for(pictures, features=shared), tmp_path / "r")
+    assert again.metrics["accuracy"] == run.metrics["accuracy"]
+    assert yaml.safe_load((tmp_path / "r" / "config.yaml").read_text())["size"] == 32
+
+
+def test_a_class_that_cannot_be_learned(tmp_path):
+    root = picture_folder(tmp_path / "p", classes=3, train=6, test=2)
+    lines = [f"{p},{p.parent.name},{p.parts[-3]}" for p in sorted(root.rglob("*.png"))]
+    table = tmp_path / "list.csv"
+    table.write_text("\n".join(["path,label,split", *(line for line in lines if "train/class_2" not in line)]))
+    with pytest.raises(ValueError, match="got 1 classes without, such as 'class_2'"):
+        train(config_for(table), tmp_path / "r")
+    for path in (root / "train" / "class_2").iterdir():
+        path.write_bytes(b"")
+    (trained,), _ = train(config_for(root), tmp_path / "s")
+    assert trained.metrics["classifier"]["untrained"] == ["class_2"]
+    assert trained.metrics["per_class"]["class_2"]["accuracy"] == 0
 
 
 @pytest.mark.parametrize("classifier", ["svm", "svm_squared", "logistic"])
@@ -207,6 +241,12 @@ def test_a_model_without_class_names_is_refused(tmp_path):
         ({"preset": ("bcn",)}, "did you mean 'bcnn'"),
         ({"preset": ("bcnn", "bcnn")}, "each preset once"),
         ({"preset": ()}, "at least one preset"),
+        ({"preset": ("average", "bcnn"), "eps": 0.1}, "a preset with a ridge for eps"),
+        ({"preset": ("average",), "eps": 0.1}, "a preset with a ridge for eps"),
+        ({"eps": 1e300}, "eps from 0"),
+        ({"seed": -1}, "a seed from 0"),
+        ({"classifier": "tree"}, "unknown classifier"),
+        ({"C": 0.0}, "C > 0"),
     ],
 )
 def test_bad_configurations(options, message):
@@ -222,8 +262,6 @@ def test_eps_goes_where_there_is_a_ridge(pictures, tmp_path):
     assert [model.config.head.eps for model in models.values()] == [1e-3, 0.0, 0.5]
     alone = networks(config_for(pictures, preset=("bcnn",), eps=0.5), load_dataset(str(pictures)))
     assert alone["bcnn"].config.head.eps == 0.5
-    with pytest.raises(ValueError, match="no `eps` with 'average'"):
-        networks(config_for(pictures, preset=("average",), eps=0.5), load_dataset(str(pictures)))
 
 
 def test_records_of_predictions():
@@ -233,6 +271,8 @@ def test_records_of_predictions():
     assert found[0].top[0] == ("y", pytest.approx(float(logits[0].softmax(0)[1])))
     assert to_record(found[1])["image"] == "odd\\udcff.jpg"
     lines = to_csv(found, top=2).splitlines()
+    named = predictions_of(logits[:1], ["new\nline.jpg"], ["x", "y", "z"])
+    assert to_record(named[0])["image"] == "new\nline.jpg"  # as it is, for other programs
     assert lines[0] == "image,truth,class1,probability1,class2,probability2"
     assert lines[1].startswith("a.jpg,y,y,0.66")
     assert predictions_of(logits[:0], [], ["x", "y", "z"]) == []

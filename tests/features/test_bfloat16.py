@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from bcnn.bench import bfloat16
+from bcnn.features import bfloat16
 
 
 @pytest.mark.parametrize(
