@@ -49,7 +49,15 @@ def test_samples_open_files_and_what_makes_pictures(tmp_path):
     there, gone = Sample("a", 0, "train", file), Sample("b", 0, "train", tmp_path / "b.png")
     made = Sample("c", 0, "test", lambda: Image.new("RGB", (3, 4)))
     assert (there.open().size, made.open().size) == ((48, 36), (3, 4))
-    assert (there.size(), made.size(), gone.size()) == (file.stat().st_size, 0, -1)
+    size, changed, checksum = there.fingerprint()
+    assert (size, changed) == (file.stat().st_size, file.stat().st_mtime_ns)
+    assert made.fingerprint() == gone.fingerprint() == (0, 0, 0)
+    assert there.matches((size, changed, 0))  # not read again
+    assert there.matches((size, 0, checksum))
+    assert not there.matches((size, 0, checksum + 1))
+    assert not there.matches((size + 1, changed, checksum))
+    assert gone.matches((0, 0, 0))
+    assert not there.matches((0, 0, 0))
     with pytest.raises(FileNotFoundError, match=r"b\.png"):
         gone.open()
     dataset = Dataset("x", ("k",), (there, gone, made))

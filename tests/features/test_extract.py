@@ -229,7 +229,7 @@ def test_presets_need_room_for_all_of_them(pictures, tmp_path, monkeypatch):
     each = 4 * base.num_features * 2 * 4 * 6
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=int(1.5 * each)))
-    with pytest.raises(OSError, match="GB free for .*improved_bcnn"):
+    with pytest.raises(OSError, match=r"GB free for .*improved_bcnn"):
         extract(pictures, models, OPTIONS)
 
 
