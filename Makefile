@@ -7,12 +7,14 @@ READY  := $(VENV)/.ready
 .PHONY: demo test test-network test-timm lint format bench clean
 
 # Real weights from the package index, real photographs out of a dependency: three presets side by side, then a
-# prediction on a photograph.
-PHOTOGRAPH := import pathlib, skimage.data; print(pathlib.Path(skimage.data.__file__).parent / "gravel.png")
+# prediction on a piece of a photograph that training has not seen.
+PATCH := import pathlib, PIL.Image, skimage.data; \
+	PIL.Image.open(pathlib.Path(skimage.data.__file__).parent / "gravel.png").crop((332, 256, 412, 336)).save("runs/demo/gravel.png")
 demo: $(READY)
 	$(BIN)/bcnn weights fetch alexnet_imagenet
 	$(BIN)/bcnn train textures --backbone alexnet --size 128 --preset average,bcnn,improved_bcnn --out runs/demo
-	$(BIN)/bcnn predict runs/demo/improved_bcnn "$$($(BIN)/python -c '$(PHOTOGRAPH)')"
+	@$(BIN)/python -c '$(PATCH)'
+	$(BIN)/bcnn predict runs/demo/improved_bcnn runs/demo/gravel.png
 	@echo "Table and plot: runs/demo/comparison.md and .png; mistakes as pictures: runs/demo/improved_bcnn/mistakes.png"
 
 test: $(READY)

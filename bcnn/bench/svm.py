@@ -6,7 +6,7 @@ LinearSVC is given some of the one-vs-rest problems and scaled to all; its prepa
 the machine moves the times by half, so that every case has the same number of rounds, and the slowest is told, too.
 
 Run:      bcnn bench svm --out runs/bench         (--quick: seconds)
-Cost:     about five minutes on two cores, 9 GB of memory (LinearSVC's), 1 GB of disk
+Cost:     about seven minutes on two cores, 9 GB of memory (LinearSVC's), 1 GB of disk
 Expected: benchmarks/results/
 """
 
