@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,29 +85,25 @@ def fit_classifier(
         raise unknown_name("fit_classifier", "classifier", kind, CLASSIFIERS)
     matrix, hear = as_matrix(matrix), tick or (lambda stage, done, total: None)
     given = _checked_labels(labels, matrix.shape[0], num_classes)
-    groups = np.arange(len(given)) if groups is None else np.asarray(groups)
-    if groups.shape != (len(given),):
-        raise ValueError(f"fit_classifier: expected a group a row, {len(given)} rows, got shape {groups.shape}.")
+    groups = _checked_groups(groups, len(given))
     present, own = torch.unique(given, return_inverse=True)  # the solvers see classes that have samples
     if len(present) < 2:
         raise ValueError(f"fit_classifier: expected samples of at least 2 classes, got {len(present)}; add images.")
     spent: dict[str, float] = {}
     with _timed(spent, "gram"):
-        K = gram(matrix, lambda done, total: hear("gram", done, total))
+        K = gram(matrix, partial(hear, "gram"))
     with _timed(spent, "train"):
-        solution = CLASSIFIERS[kind].solve(
-            K, own, len(present), C=C, tick=lambda done, total: hear("train", done, total)
-        )
+        solution = CLASSIFIERS[kind].solve(K, own, len(present), C=C, tick=partial(hear, "train"))
     measured = Calibration(CLASSIFIERS[kind].temperature, calibrated=False)
     if calibrate:
         with _timed(spent, "calibrate"):
             measured = cross_validate(
                 CLASSIFIERS[kind], K, own, len(present), C=C, groups=groups, folds=folds, seed=seed, warm=solution.beta,
-                tick=lambda done, total: hear("calibrate", done, total),
+                tick=partial(hear, "calibrate"),
             )  # fmt: skip
     with _timed(spent, "weights"):
         weight = torch.zeros(num_classes, matrix.shape[1])
-        weight[present] = combine(matrix, solution.beta, lambda done, total: hear("weights", done, total))
+        weight[present] = combine(matrix, solution.beta, partial(hear, "weights"))
         bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, solution.bias.float())
     return LinearClassifier(
         weight, bias, measured.temperature, measured.calibrated, measured.accuracy,
@@ -126,6 +123,13 @@ def _checked_labels(labels: Any, n: int, num_classes: int) -> Tensor:
         seen = "none" if n == 0 else f"{int(given.min())} to {int(given.max())}"
         raise ValueError(f"fit_classifier: expected labels from 0 to {num_classes - 1}, got {seen}.")
     return given.long()
+
+
+def _checked_groups(groups: Any, n: int) -> np.ndarray[Any, Any]:
+    given = np.arange(n) if groups is None else np.asarray(groups)
+    if given.shape != (n,):
+        raise ValueError(f"fit_classifier: expected a group a row, {n} rows, got shape {given.shape}.")
+    return given
 
 
 def _with_absent(values: Tensor | None, present: Tensor, num_classes: int) -> Tensor | None:
