@@ -41,23 +41,16 @@ def extract(
     chosen = _config(locals())
     _avoid_broken_bfloat16(precision)
     from ..data.spec import load_dataset
-    from ..features.extract import extract as run
     from ..features.folder import describe_broken
     from ..features.team import join, leave
     from ..runs import config as configs
+    from ..runs.train import describe
 
     team = join()
     dataset = load_dataset(spec)
     with o.progress_bars("images", show=team.leads) as tick:
         models = configs.networks(chosen, dataset, report=o.download_report())
-        places = configs.folders(out, chosen.preset)
-        done = run(
-            dataset,
-            {places[name]: model for name, model in models.items()},
-            chosen.extraction,
-            team=team,
-            tick=lambda count, total: tick("describing images", count, total),
-        )
+        places, done = describe(chosen, dataset, models, out, team=team, tick=tick)
     console = o.quiet_console(team.leads)
     before = done.num_images - done.num_done
     console.print(f"{done.num_images} images, {before} of them described before.")

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..classify.accuracy import mcnemar
 from ..files import write_csv, written_whole
-from . import tables
 from .classes import Guess
-from .tables import Record
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .tables import Layout, Record
 
 HEADER = (
     "preset", "accuracy %", "95 % interval", "against", "difference", "p", "top-5 %", "features", "describe s", "fit s",
@@ -76,14 +72,8 @@ def cells(record: Record) -> list[str]:
     ]
 
 
-def terminal_table(records: Sequence[Record]) -> Table:
-    """One rich table."""
-    return tables.terminal(records, title=title, cells=cells, header=HEADER, caption=NOTE)
-
-
-def markdown(records: Sequence[Record]) -> str:
-    """As Markdown."""
-    return tables.markdown(records, title=title, cells=cells, header=HEADER, note=NOTE)
+LAYOUT = Layout(HEADER, cells, NOTE, title)
+terminal_table, markdown = LAYOUT.terminal, LAYOUT.markdown
 
 
 def plot(records: Sequence[Record], path: Path) -> None:

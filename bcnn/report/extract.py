@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..files import written_whole
-from . import tables
-from .tables import Record
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .tables import Layout, Record
 
 HEADER = ("case", "images/s", "of the bare network", "goal", "MB")
 NOTE = "Medians; shares from the same rounds; memory is the most that was resident."
-
-
-def title(record: Record) -> str:
-    """What the records of one table share."""
-    return str(record["group"])
 
 
 def cells(record: Record) -> list[str]:
@@ -37,14 +28,8 @@ def _number(value: Any, form: str) -> str:
     return "" if value in ("", None) else format(float(value), form)
 
 
-def terminal_table(records: Sequence[Record]) -> Table:
-    """One rich table, a section a group."""
-    return tables.terminal(records, title=title, cells=cells, header=HEADER, caption=NOTE)
-
-
-def markdown(records: Sequence[Record]) -> str:
-    """All groups as Markdown tables."""
-    return tables.markdown(records, title=title, cells=cells, header=HEADER, note=NOTE)
+LAYOUT = Layout(HEADER, cells, NOTE)
+terminal_table, markdown = LAYOUT.terminal, LAYOUT.markdown
 
 
 def plot(records: Sequence[Record], path: Path) -> None:

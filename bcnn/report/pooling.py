@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..files import written_whole
 from . import tables
-from .tables import Record
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .tables import Layout, Record, group_of
 
 HEADER = ("case", "ms", "ratio", "goal", "error", "gradient error", "descriptor cosine")
 NOTE = (
     "Times an image, medians; ratios to the first line of each table, in the same rounds; errors relative to float64 "
     "and cosines to float32, the worst of the batch."
 )
-
-
-def title(record: Record) -> str:
-    """What the records of one table share."""
-    return str(record["group"])
 
 
 def cells(record: Record) -> list[str]:
@@ -38,14 +30,8 @@ def cells(record: Record) -> list[str]:
     ]
 
 
-def terminal_table(records: Sequence[Record]) -> Table:
-    """One rich table, a section a group."""
-    return tables.terminal(records, title=title, cells=cells, header=HEADER, caption=NOTE)
-
-
-def markdown(records: Sequence[Record]) -> str:
-    """All groups as Markdown tables."""
-    return tables.markdown(records, title=title, cells=cells, header=HEADER, note=NOTE)
+LAYOUT = Layout(HEADER, cells, NOTE)
+terminal_table, markdown = LAYOUT.terminal, LAYOUT.markdown
 
 
 def plot(records: Sequence[Record], path: Path) -> None:
@@ -55,7 +41,7 @@ def plot(records: Sequence[Record], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    groups = tables.groups(records, title)
+    groups = tables.groups(records, group_of)
     figure, axes = plt.subplots(
         len(groups), 1, figsize=(9, 0.9 + 0.42 * len(records) + 0.5 * len(groups)), squeeze=False,
         height_ratios=[len(group) for group in groups], layout="constrained",
@@ -66,7 +52,7 @@ def plot(records: Sequence[Record], path: Path) -> None:
         bars = panel.barh(names, ratios, color=["#999999", *["#1f77b4"] * (len(group) - 1)])
         panel.bar_label(bars, [f"{ratio:.3f}" for ratio in ratios], padding=3, fontsize=8)
         panel.invert_yaxis()
-        panel.set_title(title(group[0]), fontsize=9, loc="left")
+        panel.set_title(group_of(group[0]), fontsize=9, loc="left")
         panel.set_xlim(0, 1.12 * max(ratios))
         panel.tick_params(labelsize=8)
         panel.spines[["top", "right"]].set_visible(False)

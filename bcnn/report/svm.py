@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..files import written_whole
 from . import tables
-from .tables import Record
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .tables import Layout, Record, group_of
 
 HEADER = ("case", "all classes, s", "slowest, s", "ratio", "goal", "MB", "ratio", "goal", "decision values off by")
 NOTE = (
@@ -19,11 +16,6 @@ NOTE = (
     "the fastest round; ratios to the first line, whose time is scaled to all classes from the problems it solved, its "
     "preparations counted once; decision values against the first line's, which stops at its tolerance."
 )
-
-
-def title(record: Record) -> str:
-    """What the records of one table share."""
-    return str(record["group"])
 
 
 def cells(record: Record) -> list[str]:
@@ -41,14 +33,8 @@ def cells(record: Record) -> list[str]:
     ]
 
 
-def terminal_table(records: Sequence[Record]) -> Table:
-    """One rich table, a section a group."""
-    return tables.terminal(records, title=title, cells=cells, header=HEADER, caption=NOTE)
-
-
-def markdown(records: Sequence[Record]) -> str:
-    """All groups as Markdown tables."""
-    return tables.markdown(records, title=title, cells=cells, header=HEADER, note=NOTE)
+LAYOUT = Layout(HEADER, cells, NOTE)
+terminal_table, markdown = LAYOUT.terminal, LAYOUT.markdown
 
 
 def plot(records: Sequence[Record], path: Path) -> None:
@@ -69,7 +55,7 @@ def plot(records: Sequence[Record], path: Path) -> None:
         panel.set_xlabel(label, fontsize=9)
         panel.tick_params(labelsize=8)
         panel.spines[["top", "right"]].set_visible(False)
-    axes[0].set_title(title(records[0]), fontsize=9, loc="left")
+    axes[0].set_title(group_of(records[0]), fontsize=9, loc="left")
     with written_whole(path) as temporary:
         figure.savefig(temporary, dpi=80)
     plt.close(figure)

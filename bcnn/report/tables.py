@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,29 @@ def markdown(records: Sequence[Record], *, title: Title, cells: Cells, header: S
             f"Python {r['python']}. {note}"
         )
     return "\n".join(lines) + "\n"
+
+
+def group_of(record: Record) -> str:
+    """The title where records name their table."""
+    return str(record["group"])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one kind of records is shown."""
+
+    header: Sequence[str]
+    cells: Cells
+    note: str
+    title: Title = group_of
+
+    def terminal(self, records: Sequence[Record]) -> Table:
+        """One rich table, a section a group."""
+        return terminal(records, title=self.title, cells=self.cells, header=self.header, caption=self.note)
+
+    def markdown(self, records: Sequence[Record]) -> str:
+        """All groups as Markdown tables."""
+        return markdown(records, title=self.title, cells=self.cells, header=self.header, note=self.note)
 
 
 def error(value: Any) -> str:

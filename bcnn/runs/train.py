@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,14 +73,8 @@ def train(
     _check_trainable(dataset, config.spec)
     models = configs.networks(config, dataset, **report)
     team.lead(lambda: _claim(config, dataset, out))
-    features = configs.folders(Path(config.features) if config.features else out / "features", config.preset)
-    done = extract(
-        dataset,
-        {features[preset]: model for preset, model in models.items()},
-        config.extraction,
-        team=team,
-        tick=lambda count, total: tick("describing images", count, total),
-    )
+    root = Path(config.features) if config.features else out / "features"
+    features, done = describe(config, dataset, models, root, team=team, tick=tick)
     if not team.leads:
         return [], done
     runs = []
@@ -89,6 +83,21 @@ def train(
     if len(runs) > 1:
         comparison.write([run.metrics for run in runs], [run.predictions for run in runs], out)
     return runs, done
+
+
+def describe(
+    config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: Path, *, team: Team, tick: Tick
+) -> tuple[dict[str, Path], Extracted]:
+    """Features of every preset below `root`; returns their folders, and what came of it."""
+    places = configs.folders(root, config.preset)
+    done = extract(
+        dataset,
+        {places[preset]: model for preset, model in models.items()},
+        config.extraction,
+        team=team,
+        tick=lambda count, total: tick("describing images", count, total),
+    )
+    return places, done
 
 
 def _check_trainable(dataset: Dataset, spec: str) -> None:

@@ -37,24 +37,24 @@ def devkit(tmp_path):
     return root
 
 
-def expect_devkit(dataset):
+DEVKIT = [
+    ("cars_train/00001.jpg", 2, "train"),
+    ("cars_train/00002.jpg", 0, "train"),
+    ("cars_train/00003.jpg", 1, "train"),
+    ("cars_test/00001.jpg", 0, "test"),
+    ("cars_test/00002.jpg", 0, "test"),
+    ("cars_test/00003.jpg", 1, "test"),
+]
+
+
+@pytest.mark.parametrize("labels", ["devkit", "."])
+def test_the_layout_of_the_development_kit(devkit, labels):
+    name = "cars_test_annos_withlabels.mat"
+    (devkit / "devkit" / name).rename(devkit / labels / name)
+    dataset = load_dataset(f"cars:{devkit}")
     assert dataset.classes == tuple(CLASSES[0])
-    assert [(s.name, s.label, s.split) for s in dataset.samples] == [
-        ("cars_train/00001.jpg", 2, "train"),
-        ("cars_train/00002.jpg", 0, "train"),
-        ("cars_train/00003.jpg", 1, "train"),
-        ("cars_test/00001.jpg", 0, "test"),
-        ("cars_test/00002.jpg", 0, "test"),
-        ("cars_test/00003.jpg", 1, "test"),
-    ]
+    assert [(s.name, s.label, s.split) for s in dataset.samples] == DEVKIT
     assert dataset.samples[-1].open().size == (48, 36)
-
-
-def test_the_layout_of_the_development_kit(devkit):
-    expect_devkit(load_dataset(f"cars:{devkit}"))
-    labels = devkit / "devkit" / "cars_test_annos_withlabels.mat"
-    labels.rename(devkit / labels.name)
-    expect_devkit(load_dataset(f"cars:{devkit}"))
 
 
 def test_a_test_split_without_labels_is_an_error_with_a_remedy(devkit):
