@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -97,7 +98,7 @@ def _kind_of(spec: str) -> tuple[str, str]:
         return "folder", spec
     if path.suffix.lower() in TABLES and path.is_file():
         return "csv", spec
-    if word:
+    if word and (word[2] or difflib.get_close_matches(word[1], DATASETS)):  # any other word may be a folder's name
         raise unknown_name("dataset", "kind", word[1], DATASETS)
     raise FileNotFoundError(
         f"dataset: expected kind:PATH, a folder, or a table ({', '.join(TABLES)}), got {shown(spec)!r}, "
