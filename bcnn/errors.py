@@ -14,6 +14,10 @@ class ConvergenceError(ArithmeticError):
     """A decomposition did not converge, in float64 either."""
 
 
+class NonFiniteTrainingError(ArithmeticError):
+    """A loss or gradient was not finite, and the run was to stop at that."""
+
+
 class SecondDerivativeError(RuntimeError):
     """A second derivative was asked of a rule that has none: refused, never silently wrong."""
 
@@ -31,7 +35,15 @@ class NotConvergedWarning(RuntimeWarning):
 
 
 class GradientExceptionWarning(RuntimeWarning):
-    """A gradient rule met numerical exceptions (infinite or NaN entries); the message counts them."""
+    """A gradient rule met numerical exceptions (infinite or NaN entries); the message counts them.
+
+    Attributes:
+        num_matrices: how many had them.
+    """
+
+    def __init__(self, message: str, num_matrices: int = 0):
+        super().__init__(message)
+        self.num_matrices = num_matrices
 
 
 def unknown_name(who: str, kind: str, name: object, available: Iterable[str]) -> ValueError:

@@ -26,6 +26,17 @@ Normalize = Annotated[
     list[str] | None,
     typer.Option(help="A normalization, such as 'matrix_power(0.3)'; again for the next.", show_default="the preset's"),
 ]
+Forward = Annotated[
+    str | None, typer.Option(help="How the matrix function is computed; see `bcnn methods`.", show_default="the best")
+]
+Backward = Annotated[
+    str | None,
+    typer.Option(
+        help="Its gradient: lyapunov, loewner, svd, svd_truncated, unrolled, identity; see `bcnn methods`.",
+        show_default="lyapunov, or loewner",
+    ),
+]
+NumIters = Annotated[int | None, typer.Option(min=1, help="Steps of an iterative method.", show_default="the method's")]
 ProjDim = Annotated[
     int | None, typer.Option(min=1, help="Reduce the channels to so many, at random.", show_default="all are kept")
 ]
@@ -76,7 +87,7 @@ Config = Annotated[
 
 
 @contextmanager
-def progress_bars(unit: str, *, show: bool = True) -> Iterator[Callable[[str, int, int], None]]:
+def progress_bars(unit: str, *, show: bool = True) -> Iterator[Any]:
     """A bar a stage, with speed and time left; hears (stage, done, in all). On the error stream, out of pipes' way."""
     from rich import progress as rich
     from rich.console import Console
@@ -90,12 +101,13 @@ def progress_bars(unit: str, *, show: bool = True) -> Iterator[Callable[[str, in
     tasks: dict[str, Any] = {}
     with rich.Progress(*columns, console=console, disable=not show, speed_estimate_period=120) as progress:
 
-        def tick(stage: str, done: int, total: int) -> None:
+        def tick(stage: str, done: int, total: int, note: str = "") -> None:
             if stage not in tasks:
                 tasks[stage] = progress.add_task(stage, total=total, speed="")
             task = progress.tasks[progress.task_ids.index(tasks[stage])]
             speed = f"{task.speed:.1f} {unit}/s" if task.speed and "image" in stage else ""
-            progress.update(tasks[stage], completed=done, total=total, speed=speed)
+            shown = f"{stage}\n  {note}" if note else stage
+            progress.update(tasks[stage], completed=done, total=total, speed=speed, description=shown)
 
         yield tick
 

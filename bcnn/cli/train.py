@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from . import options as o
+from . import tuning as t
 from .common import device as check_device
 from .common import names
+from .tuning import DEFAULT
 
 
 def extract(
@@ -22,6 +24,9 @@ def extract(
     size: o.Size = None,
     eps: o.Eps = None,
     normalize: o.Normalize = None,
+    forward: o.Forward = None,
+    backward: o.Backward = None,
+    num_iters: o.NumIters = None,
     proj_dim: o.ProjDim = None,
     flips: o.Flips = True,
     precision: o.Precision = "float32",
@@ -61,6 +66,7 @@ def extract(
 
 
 def train(
+    context: typer.Context,
     spec: o.Spec,
     out: Annotated[
         Path | None, typer.Option(help="The run folder.", show_default="runs/<dataset>_<backbone>_<presets>")
@@ -72,6 +78,9 @@ def train(
     size: o.Size = None,
     eps: o.Eps = None,
     normalize: o.Normalize = None,
+    forward: o.Forward = None,
+    backward: o.Backward = None,
+    num_iters: o.NumIters = None,
     proj_dim: o.ProjDim = None,
     flips: o.Flips = True,
     precision: o.Precision = "float32",
@@ -86,42 +95,88 @@ def train(
         Path | None, typer.Option(help="Folder of the features, to share them.", show_default="in the run folder")
     ] = None,
     config: o.Config = None,
+    finetune: t.Finetune = False,
+    resume: t.Resume = True,
+    epochs: t.Epochs = DEFAULT.epochs,
+    lr: t.Lr = DEFAULT.lr,
+    momentum: t.Momentum = DEFAULT.momentum,
+    weight_decay: t.WeightDecay = DEFAULT.weight_decay,
+    batch_size: t.BatchSize = DEFAULT.batch_size,
+    schedule: t.Schedule = DEFAULT.schedule,
+    warmup_epochs: t.WarmupEpochs = DEFAULT.warmup_epochs,
+    step_epochs: t.StepEpochs = DEFAULT.step_epochs,
+    step_factor: t.StepFactor = DEFAULT.step_factor,
+    clip: t.Clip = None,
+    lr_scale: t.LrScale = None,
+    freeze_until: t.FreezeUntil = None,
+    val_share: t.ValShare = DEFAULT.val_share,
+    select_on: t.SelectOn = DEFAULT.select_on,
+    select_by: t.SelectBy = DEFAULT.select_by,
+    init_c: t.InitC = DEFAULT.init_c,
+    on_nonfinite: t.OnNonfinite = DEFAULT.on_nonfinite,
+    checkpoint_minutes: t.CheckpointMinutes = DEFAULT.checkpoint_minutes,
+    checkpoint_activations: t.CheckpointActivations = False,
+    compile: t.Compile = False,
+    cache_frozen: t.CacheFrozen = True,
+    memory_gb: t.MemoryGb = DEFAULT.memory_gb,
+    devices: t.Devices = 1,
+    nodes: t.Nodes = 1,
 ) -> None:
-    """Make a classifier from a dataset: features of a frozen network, a linear classifier, and how good it is.
+    """Make a classifier from a dataset: features of a network, a linear classifier, and how good it is.
 
     Writes a run folder: config.yaml, metrics.json, predictions.csv, confusion.png, mistakes.png and the model, which
     `bcnn predict` and `bcnn evaluate` take. Interrupt it at any time and give the same command again. Several presets
     are compared in one table and one plot. Works under torchrun like `bcnn extract`.
+
+    With --finetune the whole network is trained first, as in the paper; the run folder then holds checkpoints, logs and
+    curves.png as well.
     """
-    values = locals()
+    values = {name: value for name, value in locals().items() if name not in ("context", "resume")}
     values["C"] = values.pop("c")
+    values["lr_scale"] = tuple(lr_scale or ())
+    if not finetune:
+        values = t.without_defaults(values, context)
     chosen = _config(values)
     _avoid_broken_bfloat16(precision)
-    from ..features.folder import describe_broken
-    from ..features.team import join, leave
-    from ..report import comparison
-    from ..runs.train import train as run
-
-    team = join()
     place = out or Path("runs") / default_name(chosen)
-    with o.progress_bars("images", show=team.leads) as tick:
-        runs, done = run(chosen, place, team=team, tick=tick, report=o.download_report())
-    console = o.quiet_console(team.leads)
+    runs, done, leads = t.run(chosen, place, resume=resume) if finetune else _run_frozen(chosen, place)
+    console = o.quiet_console(leads)
     if done.broken:
+        from ..features.folder import describe_broken
+
         console.print(describe_broken(done.broken, done.num_images), style="yellow", markup=False, soft_wrap=True)
     tested = [r for r in runs if r.metrics["accuracy"] is not None]
     if len(tested) > 1:
-        records = comparison.records_of([r.metrics for r in tested], [r.predictions for r in tested])
-        console.print(comparison.terminal_table(records))
+        console.print(_comparison(tested, finetune))
     for result in runs:
         console.print(_summary(result), markup=False, soft_wrap=True)
+
+
+def _run_frozen(chosen: Any, place: Path) -> tuple[Any, Any, bool]:
+    from ..features.team import join, leave
+    from ..runs.train import train as run
+
+    team = join()
+    with o.progress_bars("images", show=team.leads) as tick:
+        runs, done = run(chosen, place, team=team, tick=tick, report=o.download_report())
     leave()
+    return runs, done, team.leads
+
+
+def _comparison(runs: Any, finetune: bool) -> Any:
+    from ..report import comparison
+    from ..report import finetune as before_after
+
+    metrics = [run.metrics for run in runs]
+    if finetune:
+        return before_after.terminal_table(before_after.records_of(metrics))
+    return comparison.terminal_table(comparison.records_of(metrics, [run.predictions for run in runs]))
 
 
 def _config(values: dict[str, Any]) -> Any:
-    """The options of a command as a `RunConfig`."""
+    """The options of a command as a configuration of a run."""
     from ..features.team import default_device
-    from ..runs.config import RunConfig
+    from ..runs.config import from_options
 
     chosen = {name: value for name, value in values.items() if name not in ("out", "config")}
     chosen["preset"] = names("--preset", chosen["preset"])
@@ -130,7 +185,7 @@ def _config(values: dict[str, Any]) -> Any:
     chosen["device"] = check_device(chosen["device"] or default_device())
     if chosen.get("features") is not None:
         chosen["features"] = str(chosen["features"])
-    return RunConfig(**chosen)
+    return from_options(chosen)
 
 
 def default_name(config: Any) -> str:
@@ -163,6 +218,8 @@ def _summary(result: Any) -> str:
             f"{result.preset}: accuracy {100 * metrics['accuracy']:.1f} % ({100 * low:.1f} to {100 * high:.1f}) "
             f"on {metrics['num_test']} test images"
         )
+    if "finetune" in metrics:
+        text += f", {_tuned(metrics['finetune'])}"
     if not metrics["classifier"]["converged"]:
         text += "; the classifier has NOT converged, see metrics.json"
     untrained = metrics["classifier"]["untrained"]
@@ -170,3 +227,16 @@ def _summary(result: Any) -> str:
         text += f"; {len(untrained)} classes had no image that could be read and are never predicted, such as "
         text += shown(untrained[0])
     return f"{text}. Written: {result.folder}"
+
+
+def _tuned(tuned: dict[str, Any]) -> str:
+    """What fine-tuning did, in a few words; a choice on the test split is said aloud."""
+    chosen = "THE TEST SPLIT" if tuned["selected_on"] == "test" else tuned["selected_on"]
+    text = f"fine-tuned, epoch {tuned['best_epoch']} of {tuned['epochs']}, chosen on {chosen}"
+    if tuned["before"]["accuracy"] is not None:
+        text += f"; before {100 * tuned['before']['accuracy']:.1f} %"
+    if tuned["num_skipped"]:
+        text += f"; {tuned['num_skipped']} STEPS SKIPPED, not finite: see nonfinite.csv"
+    if tuned["num_gradient_exceptions"]:
+        text += f"; {tuned['num_gradient_exceptions']} matrices with infinite or NaN gradients"
+    return text

@@ -17,15 +17,15 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data.contract import Dataset, Sample, shown
 from ..data.preprocess import Preprocessing
-from ..models.bcnn import BCNN
+from ..models.bcnn import BCNN, ModelConfig
 from ..models.weights.cache import digest_of as digest_of_tensors
 from ..pooling.head import HeadConfig
 from . import folder as store
@@ -35,6 +35,33 @@ from .team import Team
 T = TypeVar("T")
 PRECISIONS = ("float32", "bf16")
 Tick = Callable[[int, int], None]  # images done, images in all
+
+
+class Describer(Protocol):
+    """What can be extracted: a `BCNN`, or the first layers of one."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+
+    @property
+    def num_features(self) -> int: ...
+
+    @property
+    def backbone(self) -> nn.Module: ...
+
+    @property
+    def projection(self) -> nn.Module: ...
+
+    @property
+    def head(self) -> nn.Module: ...
+
+    def features(self, images: Tensor) -> Tensor:
+        """Maps, which those that share a backbone share."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """The parameters."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -82,7 +109,7 @@ def for_dataset(preprocessing: Preprocessing, dataset: Dataset) -> Preprocessing
 
 def extract(
     dataset: Dataset,
-    models: Mapping[Path, BCNN],
+    models: Mapping[Path, Describer],
     options: ExtractOptions | None = None,
     *,
     team: Team | None = None,
@@ -109,7 +136,7 @@ def extract(
     return Extracted(len(samples), count, team.agree(broken))
 
 
-def config_of(dataset: Dataset, model: BCNN, options: ExtractOptions) -> FeaturesConfig:
+def config_of(dataset: Dataset, model: Describer, options: ExtractOptions) -> FeaturesConfig:
     """What makes these descriptors what they are."""
     parameters = {name: value.detach().cpu() for name, value in model.state_dict().items() if "classifier" not in name}
     return FeaturesConfig(
@@ -124,7 +151,7 @@ def config_of(dataset: Dataset, model: BCNN, options: ExtractOptions) -> Feature
     )
 
 
-def _check_models(models: Mapping[Path, BCNN]) -> None:
+def _check_models(models: Mapping[Path, Describer]) -> None:
     if not models:
         raise ValueError("extract: expected at least one network, got none.")
     first, *others = models.values()
@@ -135,7 +162,7 @@ def _check_models(models: Mapping[Path, BCNN]) -> None:
 
 
 def _begin(
-    dataset: Dataset, samples: Sequence[Sample], models: Mapping[Path, BCNN], options: ExtractOptions
+    dataset: Dataset, samples: Sequence[Sample], models: Mapping[Path, Describer], options: ExtractOptions
 ) -> list[int]:
     """Folders that are ready and large enough; returns the chunks to be made."""
     for path, model in models.items():
@@ -167,7 +194,7 @@ def _is_done(folder: Path, number: int, samples: Sequence[Sample], options: Extr
     return True
 
 
-def _check_room(models: Mapping[Path, BCNN], num_chunks: int, options: ExtractOptions) -> None:
+def _check_room(models: Mapping[Path, Describer], num_chunks: int, options: ExtractOptions) -> None:
     views = 2 if options.flips else 1
     needed: dict[int, int] = {}  # by device
     for folder, model in models.items():
@@ -185,7 +212,7 @@ def _check_room(models: Mapping[Path, BCNN], num_chunks: int, options: ExtractOp
 def _work(
     samples: Sequence[Sample],
     todo: Sequence[int],
-    models: Mapping[Path, BCNN],
+    models: Mapping[Path, Describer],
     options: ExtractOptions,
     tick: Tick,
 ) -> None:
@@ -231,7 +258,7 @@ def unless_strict(error: OSError, options: ExtractOptions) -> str:
     return str(error)
 
 
-def _nothing(model: BCNN, options: ExtractOptions) -> Tensor:
+def _nothing(model: Describer, options: ExtractOptions) -> Tensor:
     return torch.empty(0, 2 if options.flips else 1, model.num_features)
 
 
@@ -263,7 +290,9 @@ def decoded(
 
 
 @torch.inference_mode()
-def _describe(pictures: Sequence[numpy.ndarray], models: Mapping[Path, BCNN], options: ExtractOptions) -> list[Tensor]:
+def _describe(
+    pictures: Sequence[numpy.ndarray], models: Mapping[Path, Describer], options: ExtractOptions
+) -> list[Tensor]:
     """Descriptors of a batch, shape (images, views, d), one tensor a model."""
     first = next(iter(models.values()))
     images = to_batch(pictures, first.config.preprocessing, options.device, flips=options.flips)

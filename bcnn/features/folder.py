@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -228,9 +228,9 @@ class Features:
         """How long all chunks took, added up over processes and interruptions."""
         return float(sum(about["time_s"] for about in self._headers))
 
-    def matrix(self, split: str) -> FeatureRows:
-        """The descriptors of one split as a matrix that is read by columns."""
-        return FeatureRows(self, split)
+    def matrix(self, split: str, names: Container[str] | None = None) -> FeatureRows:
+        """The descriptors of one split, or of some of its images, as a matrix that is read by columns."""
+        return FeatureRows(self, split, names)
 
     def _open(self, number: int) -> Any:
         try:
@@ -252,16 +252,18 @@ class FeatureRows:
         groups: of each row, which image it is, counted from 0.
     """
 
-    def __init__(self, features: Features, split: str):
+    def __init__(self, features: Features, split: str, names: Container[str] | None = None):
         self._parts: list[tuple[Any, list[int]]] = []  # open file, rows within it
         rows: list[int] = []
         for number in range(features.num_chunks):
             first = number * features.config.chunk
-            if not any(entry.split == split for entry in features.entries[first : first + features.config.chunk]):
+            mine = features.entries[first : first + features.config.chunk]
+            if not any(entry.split == split for entry in mine):
                 continue
             file = features._open(number)
             own = file.get_tensor("rows").tolist()
-            kept = [i for i, row in enumerate(own) if features.entries[row].split == split]
+            entries = [features.entries[row] for row in own]
+            kept = [i for i, e in enumerate(entries) if e.split == split and (names is None or e.name in names)]
             self._parts.append((file, kept))
             rows += [own[i] for i in kept]
         self.rows = tuple(rows)

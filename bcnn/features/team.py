@@ -75,13 +75,12 @@ class Team:
 
 
 def join() -> Team:
-    """The team that `torchrun` set up, or a team of one."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
-        return Team()
+    """The team that `torchrun` or an engine set up, or a team of one."""
     if not dist.is_initialized():
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+            return Team()
         dist.init_process_group("gloo", timeout=PATIENCE)
-    return Team(dist.get_rank(), size)
+    return Team(dist.get_rank(), dist.get_world_size())
 
 
 def leave() -> None:

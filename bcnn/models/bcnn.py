@@ -5,10 +5,11 @@ Paper: Figure 1. ``build_model("improved_bcnn", backbone="vgg16", num_classes=20
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..data.preprocess import Preprocessing
@@ -59,7 +60,10 @@ class BCNN(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Scores of the classes, in the precision of the classifier; descriptors where there are no classes."""
-        descriptors = self.describe(images)
+        return self.classify(self.describe(images))
+
+    def classify(self, descriptors: Tensor) -> Tensor:
+        """Scores of descriptors, in the precision of the classifier."""
         dtype = next((p.dtype for p in self.classifier.parameters() if p.is_floating_point()), descriptors.dtype)
         with full_precision(descriptors):
             scores: Tensor = self.classifier(descriptors.to(dtype))
@@ -129,6 +133,18 @@ def build_model(
         preprocessing=preprocessing,
     )
     return BCNN(full, network).eval()
+
+
+def with_classifier(model: BCNN, weight: Tensor, bias: Tensor) -> BCNN:
+    """The same backbone, projection and head under a linear classifier: (k, d) and (k,)."""
+    whole = BCNN(replace(model.config, num_classes=len(bias)), model.backbone)
+    whole.projection = model.projection
+    whole.head = model.head
+    assert isinstance(whole.classifier, nn.Linear)
+    with torch.no_grad():
+        whole.classifier.weight.copy_(weight)
+        whole.classifier.bias.copy_(bias)
+    return whole.eval()
 
 
 def _started(

@@ -171,6 +171,19 @@ def parse(text: str) -> tuple[str, partial[nn.Module]]:
     return name, partial(NORMALIZATIONS[name].make, *arguments, **options)
 
 
+def with_options(text: str, **options: Any) -> str:
+    """The text of a normalization with further options; those that it names itself stay.
+
+    Example:
+        >>> with_options("matrix_power(0.3)", backward="loewner")
+        "matrix_power(0.3, backward='loewner')"
+    """
+    name, make = parse(text)
+    given = {**options, **make.keywords}
+    arguments = [*map(repr, make.args), *(f"{key}={value!r}" for key, value in given.items())]
+    return f"{name}({', '.join(arguments)})" if arguments else name
+
+
 def make_normalization(text: str) -> nn.Module:
     """The module that `text` describes."""
     name, make = parse(text)

@@ -16,6 +16,11 @@ from ..files import written_whole
 from ..models.bcnn import BCNN, build_model
 from ..pooling import POOLINGS
 from ..pooling.head import PRESETS, make_config
+from ..pooling.normalize import NORMALIZATIONS, make_normalization, parse, with_options
+from ..train.config import HOW as FINETUNE_HOW
+from ..train.config import FinetuneConfig
+
+FINETUNE_FIELDS = tuple(field.name for field in fields(FinetuneConfig))
 
 # Change the way, not the result; of the dataset its list of images counts, not where it is.
 HOW = ("spec", "batch", "workers", "strict", "device", "features")
@@ -33,6 +38,9 @@ class RunConfig:
     size: int | None = None
     eps: float | None = None
     normalize: tuple[str, ...] | None = None
+    forward: str | None = None  # methods of the matrix function; None: they choose themselves
+    backward: str | None = None
+    num_iters: int | None = None
     proj_dim: int | None = None
     flips: bool = True
     precision: str = "float32"
@@ -44,6 +52,7 @@ class RunConfig:
     strict: bool = False
     device: str = "cpu"
     features: str | None = None  # folder of the descriptors; None: in the run's own
+    finetune: FinetuneConfig | None = None  # None: the network stays as it is
 
     def __post_init__(self) -> None:
         if not self.preset:
@@ -63,7 +72,31 @@ class RunConfig:
             raise ValueError(f"train: expected eps from 0 to 1e6, got {self.eps}.")
         if self.eps is not None and not any(map(self._takes_ridge, self.preset)):
             raise ValueError(f"train: expected a preset with a ridge for eps, got {', '.join(self.preset)} alone.")
+        self._check_methods()
         _ = self.extraction  # checks its own part
+
+    def _check_methods(self) -> None:
+        if not self.methods:
+            return
+        if not any(map(self._matrix_functions, self.preset)):
+            raise ValueError(
+                f"train: expected a preset with a matrix function for {' and '.join(self.methods)}, "
+                f"got {', '.join(self.preset)}."
+            )
+        for preset in self.preset:
+            make_config(preset, **self.head_options(preset))
+            for text in self.head_options(preset)["normalize"] or ():
+                make_normalization(text)
+
+    @property
+    def methods(self) -> dict[str, Any]:
+        """The options of the matrix function that were asked for."""
+        asked = {"forward": self.forward, "backward": self.backward, "num_iters": self.num_iters}
+        return {name: value for name, value in asked.items() if value is not None}
+
+    def _matrix_functions(self, preset: str) -> list[str]:
+        texts = self.normalize or PRESETS[preset].normalize
+        return [text for text in texts if NORMALIZATIONS[parse(text)[0]].matrix]
 
     def _takes_ridge(self, preset: str) -> bool:
         """With a single preset a ridge goes wherever it can, of several to those that have one by themselves."""
@@ -72,7 +105,11 @@ class RunConfig:
 
     def head_options(self, preset: str) -> dict[str, Any]:
         """What was asked for that concerns this preset's head."""
-        return {"normalize": self.normalize, "eps": self.eps if self._takes_ridge(preset) else None}
+        normalize = self.normalize
+        if self.methods and (functions := self._matrix_functions(preset)):
+            texts = normalize or PRESETS[preset].normalize
+            normalize = tuple(with_options(text, **self.methods) if text in functions else text for text in texts)
+        return {"normalize": normalize, "eps": self.eps if self._takes_ridge(preset) else None}
 
     @property
     def extraction(self) -> ExtractOptions:
@@ -88,13 +125,15 @@ class RunConfig:
 
     def result_part(self) -> dict[str, Any]:
         """The options that the result depends on."""
-        return {name: value for name, value in to_plain(self).items() if name not in HOW}
+        return {name: value for name, value in to_plain(self).items() if name not in (*HOW, *FINETUNE_HOW)}
 
 
 def to_plain(config: RunConfig) -> dict[str, Any]:
-    """As YAML has it: lists for tuples, options that are not set left out."""
+    """As YAML has it: one level, lists for tuples, options that are not set left out."""
+    values = asdict(config)
+    values["finetune"] = True if config.finetune else None
     plain = {}
-    for name, value in asdict(config).items():
+    for name, value in {**values, **(asdict(config.finetune) if config.finetune else {})}.items():
         if value is not None:
             plain[name] = list(value) if isinstance(value, tuple) else value
         elif name == "weights":
@@ -107,12 +146,23 @@ def from_plain(content: Mapping[str, Any]) -> RunConfig:
     known = [field.name for field in fields(RunConfig)]
     values: dict[str, Any] = {}
     for name, value in content.items():
-        if name not in known:
-            raise unknown_name("config", "option", name, known)
+        if name not in (*known, *FINETUNE_FIELDS):
+            raise unknown_name("config", "option", name, (*known, *FINETUNE_FIELDS))
         values[name] = tuple(value) if isinstance(value, list) else value
     if values.get("weights") == "none":
         values["weights"] = None
-    return RunConfig(**values)
+    return from_options(values)
+
+
+def from_options(values: Mapping[str, Any]) -> RunConfig:
+    """Of options on one level, those of fine-tuning among them; they need `finetune`."""
+    own = {name: value for name, value in values.items() if name in FINETUNE_FIELDS}
+    rest = {name: value for name, value in values.items() if name not in FINETUNE_FIELDS}
+    if not rest.pop("finetune", None):
+        if own:
+            raise ValueError(f"train: expected finetune with {next(iter(own))}, got a run without fine-tuning.")
+        return RunConfig(**rest)
+    return RunConfig(**rest, finetune=FinetuneConfig(**own))
 
 
 def write(config: RunConfig, path: Path) -> None:

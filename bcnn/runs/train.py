@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import __version__, machine
 from ..classify.accuracy import Evaluation, evaluate_scores
@@ -30,7 +30,7 @@ from ..features.extract import Extracted, extract
 from ..features.folder import Features, digest_of, listed
 from ..features.team import Team
 from ..files import written_whole
-from ..models.bcnn import BCNN
+from ..models.bcnn import BCNN, with_classifier
 from ..models.files import save
 from ..report import classes as pictures
 from ..report import comparison
@@ -70,16 +70,16 @@ def train(
     """
     team = team or Team()
     dataset = load_dataset(config.spec)
-    _check_trainable(dataset, config.spec)
+    check_trainable(dataset, config.spec)
     models = configs.networks(config, dataset, **report)
-    team.lead(lambda: _claim(config, dataset, out))
+    team.lead(lambda: claim(config, dataset, out))
     root = Path(config.features) if config.features else out / "features"
     features, done = describe(config, dataset, models, root, team=team, tick=tick)
     if not team.leads:
         return [], done
     runs = []
     for preset, folder in configs.folders(out, config.preset).items():
-        runs.append(_finish(preset, folder, config, dataset, models[preset], Features(features[preset]), tick))
+        runs.append(finish(preset, folder, config, dataset, models[preset], Features(features[preset]), tick))
     if len(runs) > 1:
         comparison.write([run.metrics for run in runs], [run.predictions for run in runs], out)
     return runs, done
@@ -100,7 +100,7 @@ def describe(
     return places, done
 
 
-def _check_trainable(dataset: Dataset, spec: str) -> None:
+def check_trainable(dataset: Dataset, spec: str) -> None:
     trained = {sample.label for sample in dataset.of(TRAIN)}
     if not trained:
         raise ValueError(f"train: expected training images in {spec}, got none; see: bcnn datasets check.")
@@ -112,7 +112,7 @@ def _check_trainable(dataset: Dataset, spec: str) -> None:
         )
 
 
-def _claim(config: RunConfig, dataset: Dataset, out: Path) -> None:
+def claim(config: RunConfig, dataset: Dataset, out: Path) -> None:
     """Make the run folder, or make sure that results which are there are of the same run: none are lost."""
     path = out / "config.yaml"
     results = [place / "metrics.json" for place in (out, *out.glob("*/"))]
@@ -132,10 +132,17 @@ def _claim(config: RunConfig, dataset: Dataset, out: Path) -> None:
     configs.write(config, path)
 
 
-def _finish(
-    preset: str, folder: Path, config: RunConfig, dataset: Dataset, model: BCNN, features: Features, tick: Tick
+def finish(
+    preset: str,
+    folder: Path,
+    config: RunConfig,
+    dataset: Dataset,
+    model: BCNN,
+    features: Features,
+    tick: Tick,
+    further: Callable[[Features], dict[str, Any]] = lambda features: {},
 ) -> Trained:
-    """Classifier and evaluation of one preset."""
+    """Classifier and evaluation of one preset; `further` gives what else there is to say of the features."""
     matrix = features.matrix(TRAIN)
     start = time.perf_counter()
     fitted = fit_classifier(
@@ -149,30 +156,35 @@ def _finish(
         tick=lambda stage, done, total: tick(f"{preset}: {stage}", done, total),
     )
     fit_s = time.perf_counter() - start
-    scores, names, labels = _test_scores(features, fitted)
+    scores, names, labels = test_scores(features, fitted.weight, fitted.bias)
     predictions = predictions_of(scores / fitted.temperature, names, dataset.classes, labels)
     evaluation = evaluate_scores(scores / fitted.temperature, labels, len(dataset.classes)) if len(labels) else None
     metrics = {
         **_about(preset, config, dataset, features, model),
+        **further(features),
         "num_train": len(matrix.rows),
         **evaluation_record(evaluation, dataset.classes),
         "classifier": _classifier_record(fitted, dataset.classes),
         "time_s": {"describe": features.time_s, "fit": fit_s, **{f"fit: {k}": v for k, v in fitted.time_s.items()}},
     }
     folder.mkdir(parents=True, exist_ok=True)
-    save(with_classifier(model, fitted), folder / "model.safetensors", notes=_notes(config, dataset, fitted, metrics))
+    save(
+        with_classifier(model, fitted.weight, fitted.bias),
+        folder / "model.safetensors",
+        notes=_notes(config, dataset, fitted, metrics),
+    )
     write_results(folder, metrics, predictions, evaluation, dataset)
     return Trained(preset, folder, metrics, predictions)
 
 
-def _test_scores(features: Features, fitted: LinearClassifier) -> tuple[Tensor, list[str], Tensor]:
-    """Averaged over the views; names and labels of the images."""
+def test_scores(features: Features, weight: Tensor, bias: Tensor) -> tuple[Tensor, list[str], Tensor]:
+    """Of a linear classifier, averaged over the views; names and labels of the images."""
     matrix = features.matrix(TEST)
     names = [features.entries[row].name for row in matrix.rows]
     labels = matrix.labels[:: matrix.num_views]
     if not names:
-        return torch.empty(0, len(fitted.bias)), names, labels
-    return average_views(linear_scores(matrix, fitted.weight, fitted.bias), matrix.groups), names, labels
+        return torch.empty(0, len(bias)), names, labels
+    return average_views(linear_scores(matrix, weight, bias), matrix.groups), names, labels
 
 
 def write_results(
@@ -189,17 +201,6 @@ def write_results(
         pictures.plot_mistakes(predictions, {s.name: s for s in dataset.samples}, folder / "mistakes.png")
     with written_whole(folder / "metrics.json") as temporary:
         temporary.write_text(json.dumps(metrics, indent=1) + "\n")
-
-
-def with_classifier(model: BCNN, fitted: LinearClassifier) -> BCNN:
-    """The network with the classifier on top, from images to scores."""
-    whole = BCNN(replace(model.config, num_classes=len(fitted.bias)), model.backbone)
-    whole.projection = model.projection
-    assert isinstance(whole.classifier, nn.Linear)
-    with torch.no_grad():
-        whole.classifier.weight.copy_(fitted.weight)
-        whole.classifier.bias.copy_(fitted.bias)
-    return whole.eval()
 
 
 def evaluation_record(evaluation: Evaluation | None, classes: tuple[str, ...]) -> dict[str, Any]:
@@ -233,6 +234,7 @@ def _about(preset: str, config: RunConfig, dataset: Dataset, features: Features,
         "image_size": model.config.preprocessing.size,
         "num_features": model.num_features,
         "seed": config.seed,
+        "config": configs.to_plain(config),
         "versions": {**machine.describe(), "bcnn": __version__},
     }
 

@@ -19,12 +19,11 @@ Report = Callable[[int, int], None]
 
 def warn_exceptions(bad: int, total: int) -> None:
     """The default report: a warning that counts."""
-    warnings.warn(
+    message = (
         f"svd gradient: infinite or NaN in {bad} of {total} matrices, from eigenvalues that coincide; "
-        "use backward='lyapunov' or 'loewner', which have no such exceptions.",
-        GradientExceptionWarning,
-        stacklevel=2,
+        "use backward='lyapunov' or 'loewner', which have no such exceptions."
     )
+    warnings.warn(GradientExceptionWarning(message, bad), stacklevel=2)
 
 
 def svd(state: ForwardState, grad_Z: Tensor, f: SpectralFunction, *, report: Report = warn_exceptions) -> Tensor:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ...errors import unknown_name
 
@@ -42,6 +44,7 @@ class Backbone(nn.Module):
         names = list(layers)
         self.layers = nn.Sequential(OrderedDict((key, layers[key]) for key in names[: names.index(cut) + 1]))
         self.frozen_until: str | None = None
+        self.checkpointing = False
         self.num_channels = self._probe()
 
     def forward(self, images: Tensor) -> Tensor:
@@ -53,8 +56,36 @@ class Backbone(nn.Module):
             )
         if not images.is_floating_point():
             raise TypeError(f"{self.name}: expected floating-point images, got {images.dtype}; see Preprocessing.")
+        return self._run(0, images)
+
+    def after(self, layer: str, maps: Tensor) -> Tensor:
+        """The features at the cut from the output of an earlier layer."""
+        names = list(self.layers._modules)
+        if layer not in names:
+            raise unknown_name(self.name, "layer", layer, names)
+        return self._run(names.index(layer) + 1, maps)
+
+    def _run(self, start: int, values: Tensor) -> Tensor:
         # Convolutions are faster so on a CPU, some by a third and more; the values are the same.
-        return self.layers(images.contiguous(memory_format=torch.channels_last))
+        values = values.contiguous(memory_format=torch.channels_last)
+        if not (self.checkpointing and torch.is_grad_enabled()):
+            return self.layers[start:](values)
+        for segment in self._segments(start):
+            values = checkpoint(segment, values, use_reentrant=False)
+        return values
+
+    def _segments(self, start: int) -> list[nn.Sequential]:
+        """Runs of layers, about as many as the root of their number; none begins with a layer that works in place."""
+        layers = list(self.layers)[start:]
+        starts = [0, *(i for i, layer in enumerate(layers) if i and any(True for _ in layer.parameters()))]
+        step = max(1, round(len(starts) ** 0.5))
+        cuts = [*starts[::step], len(layers)]
+        return [nn.Sequential(*layers[a:b]) for a, b in pairwise(cuts)]
+
+    def checkpoint_activations(self, on: bool = True) -> Backbone:
+        """Keep few outputs for the backward pass and compute the others again: less memory, a third more time."""
+        self.checkpointing = on
+        return self
 
     def freeze_until(self, layer: str | None) -> Backbone:
         """Let the layers up to and including `layer` stay as they are: no gradients, batch statistics fixed.

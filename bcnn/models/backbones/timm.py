@@ -47,6 +47,14 @@ class TimmBackbone(nn.Module):
             features = features.movedim(-1, 1)
         return features
 
+    def checkpoint_activations(self, on: bool = True) -> TimmBackbone:
+        """As timm does it for this network."""
+        switch = getattr(self._root, "set_grad_checkpointing", None)
+        if switch is None:
+            raise ValueError(f"{self.name}: expected a network whose activations timm can checkpoint, got one without.")
+        switch(on)
+        return self
+
     def freeze_until(self, layer: str | None) -> TimmBackbone:
         """Let the layers up to and including `layer` stay as they are: no gradients, batch statistics fixed.
 

@@ -1,0 +1,36 @@
+"""How a training went: loss and accuracy by epoch, the chosen epoch marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..files import written_whole
+
+
+def plot(history: Sequence[Mapping[str, Any]], best_epoch: int, path: Path, *, selected_on: str) -> None:
+    """One panel each for loss and accuracy."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    held_out = "test" if selected_on == "test" else "validation"
+    for axes, what, scale in ((left, "loss", 1.0), (right, "accuracy", 100.0)):
+        for prefix, name in (("train", "training"), ("val", held_out)):
+            points = [(r["epoch"], scale * r[f"{prefix}_{what}"]) for r in history if r[f"{prefix}_{what}"] is not None]
+            if points:
+                axes.plot(*zip(*points, strict=True), marker=".", label=name)
+        axes.axvline(best_epoch, color="grey", linestyle=":", label=f"chosen: epoch {best_epoch}")
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(what if scale == 1 else f"{what} %")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+    skipped = sum(record["num_skipped"] for record in history)
+    figure.suptitle(
+        f"epoch chosen on: {selected_on.upper() if selected_on == 'test' else selected_on}"
+        + (f"; {skipped} steps skipped, not finite" if skipped else ""),
+        fontsize=10,
+    )
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, dpi=120)

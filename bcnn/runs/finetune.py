@@ -1,0 +1,242 @@
+"""Fine-tuning from a dataset to a run folder: logistic regression, the whole network, then SVMs in its place.
+
+Paper: Sec. 3.2, "Training and evaluation", and 3.4. The epoch is chosen on images cut from the training split; the test
+split is opened when all training is done, once by the network before fine-tuning and once by the one after it.
+
+Besides what `runs.train` writes, the run folder holds last.safetensors and best.safetensors (checkpoints), steps.csv,
+epochs.csv, curves.png, tensorboard/ and, if a step was not finite, nonfinite.csv.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from ..classify.accuracy import evaluate_scores
+from ..classify.fit import fit_classifier
+from ..data.contract import TEST, TRAIN, Dataset, Sample
+from ..data.spec import load_dataset
+from ..features.extract import Extracted, extract, with_head
+from ..features.folder import Features
+from ..features.team import Team
+from ..models.backbones.contract import Backbone
+from ..models.bcnn import BCNN
+from ..report import curves
+from ..report import finetune as report_finetune
+from ..train import config as settings
+from ..train.checkpoint import Progress
+from ..train.config import FinetuneConfig
+from ..train.initialise import initialise
+from ..train.loop import Images, Task, Tick
+from ..train.loop import finetune as descend
+from ..train.plan import hold_out
+from ..train.source import Pixels, Source, StoredMaps, store_maps
+from . import config as configs
+from .config import RunConfig
+from .train import Trained, check_trainable, claim, describe, finish, test_scores
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the stages of one run share."""
+
+    config: RunConfig
+    tuning: FinetuneConfig
+    dataset: Dataset
+    frozen: dict[str, Path]  # folders of each preset's descriptors before fine-tuning
+    fabric: Fabric
+    team: Team
+    tick: Tick
+
+
+def finetune(
+    config: RunConfig, out: Path, fabric: Fabric, *, resume: bool = True, team: Team, tick: Tick, **report: Any
+) -> tuple[list[Trained], Extracted]:
+    """Everything, for every preset; what is done already is not done again.
+
+    Args:
+        config: with `finetune`.
+        out: the run folder; one of another configuration is refused.
+        fabric: from `train.engine.start`.
+        resume: go on where an earlier session ended; else the training begins anew.
+        team: the processes that share the work.
+        tick: hears of progress.
+        **report: passed to `build_model`, for the download of weights.
+    """
+    assert config.finetune is not None
+    dataset = load_dataset(config.spec)
+    check_trainable(dataset, config.spec)
+    models = configs.networks(config, dataset, **report)
+    team.lead(lambda: claim(config, dataset, out))
+    root = Path(config.features) if config.features else out / "features"
+    frozen, done = describe(config, _only(dataset, TRAIN), models, root / TRAIN, team=team, tick=tick)
+    run = _Run(config, config.finetune, dataset, frozen, fabric, team, tick)
+    places = configs.folders(out, config.preset)
+    tuned = {
+        preset: _train(run, preset, models[preset], folder, done.broken, resume=resume)
+        for preset, folder in places.items()
+        if not (resume and _is_finished(folder))
+    }
+    tests, _ = describe(config, _only(dataset, TEST), models, root / TEST, team=team, tick=tick)
+    for preset, (model, progress) in tuned.items():
+        _finish(run, preset, model, progress, places[preset], Features(tests[preset]))
+    if not team.leads:
+        return [], done
+    runs = [_read(preset, folder) for preset, folder in places.items()]
+    if len(runs) > 1:
+        report_finetune.write([one.metrics for one in runs], out)
+    return runs, done
+
+
+def _only(dataset: Dataset, split: str) -> Dataset:
+    return replace(dataset, samples=dataset.of(split))
+
+
+def _is_finished(folder: Path) -> bool:
+    return (folder / "metrics.json").exists()
+
+
+def _read(preset: str, folder: Path) -> Trained:
+    return Trained(preset, folder, json.loads((folder / "metrics.json").read_text()), [])
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def _train(
+    run: _Run, preset: str, model: BCNN, folder: Path, broken: dict[str, str], *, resume: bool
+) -> tuple[BCNN, Progress]:
+    """From the frozen network to the best one."""
+    config, tuning = run.config, run.tuning
+    good = [sample for sample in run.dataset.of(TRAIN) if sample.name not in broken]
+    if tuning.select_on == settings.TEST:
+        chosen, held_out = good, list(run.dataset.of(TEST))
+    else:
+        chosen, held_out = hold_out(good, tuning.val_share, config.seed)
+    features = Features(run.frozen[preset])
+
+    def hear(stage: str, done: int, total: int) -> None:
+        run.tick(f"{preset}: logistic regression, {stage}", done, total)
+
+    start = initialise(model, features, {s.name for s in chosen}, c=tuning.init_c, team=run.team, tick=hear)
+    backbone: Any = start.backbone
+    backbone.freeze_until(tuning.freeze_until)
+    layer, sources = _sources(run, start, (chosen, held_out), folder)
+    task = Task(
+        model=start,
+        start=layer,
+        train=Images(chosen, sources[0]),
+        held_out=Images(held_out, sources[1]) if held_out else None,
+        config=tuning,
+        flips=config.flips,
+        seed=config.seed,
+        batch=config.batch,
+        folder=folder,
+        identity={**config.result_part(), "preset": preset, "images": features.config.listing},
+    )
+
+    def named(stage: str, done: int, total: int, note: str = "") -> None:
+        run.tick(f"{preset}: {stage}", done, total, note)
+
+    return start, descend(task, run.fabric, resume=resume, tick=named)
+
+
+def _sources(
+    run: _Run, model: BCNN, parts: Sequence[Sequence[Sample]], folder: Path
+) -> tuple[str | None, list[Source]]:
+    """Pictures, or the stored output of the frozen layers, and which layer that is."""
+    tuning, options = run.tuning, run.config.extraction
+    if tuning.freeze_until is None or not tuning.cache_frozen or not isinstance(model.backbone, Backbone):
+        preprocessing = model.config.preprocessing
+        total = max(1, sum(map(len, parts)))
+        return None, [Pixels(p, preprocessing, options, tuning.memory_gb * len(p) / total) for p in parts]
+    layer = tuning.freeze_until
+    samples = tuple(sample for part in parts for sample in part)
+    place = folder / "frozen_layers"
+    shape = store_maps(
+        model, replace(run.dataset, samples=samples), layer, place, options, team=run.team,
+        tick=lambda done, total: run.tick("storing the output of frozen layers, images", done, total),
+    )  # fmt: skip
+    return layer, [StoredMaps(place, [s.name for s in part], shape, options.device) for part in parts]
+
+
+# --- afterwards -------------------------------------------------------------------------------------------------------
+
+
+def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Path, tests: Features) -> None:
+    """Describe with the tuned network, put SVMs in the place of the softmax layer, evaluate before and after."""
+    bare = with_head(model, model.config.head)
+    place = folder / "tuned_features"
+    extract(
+        run.dataset, {place: bare}, run.config.extraction, team=run.team,
+        tick=lambda done, total: run.tick(f"{preset}: describing with the tuned network, images", done, total),
+    )  # fmt: skip
+    if not run.team.leads:
+        return
+
+    def tick(stage: str, done: int, total: int) -> None:
+        run.tick(f"{preset}: {stage}", done, total)
+
+    before = _before(run, preset, tests, tick)
+
+    def further(features: Features) -> dict[str, Any]:
+        softmax = model.classifier
+        assert isinstance(softmax, nn.Linear)
+        weight, bias = softmax.weight.detach().cpu(), softmax.bias.detach().cpu()
+        return {"finetune": {**_record(run, progress), "before": before, "softmax": _accuracy(features, weight, bias)}}
+
+    curves.plot(progress.history, progress.best_epoch, folder / "curves.png", selected_on=_selected_on(run))
+    finish(preset, folder, run.config, run.dataset, bare, Features(place), run.tick, further)
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(folder / "frozen_layers", ignore_errors=True)
+
+
+def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any]:
+    """What the same classifier makes of the network as it was."""
+    matrix = Features(run.frozen[preset]).matrix(TRAIN)
+    fitted = fit_classifier(
+        matrix, matrix.labels, len(run.dataset.classes), kind=run.config.classifier, C=run.config.C, calibrate=False,
+        groups=matrix.groups.numpy(), seed=run.config.seed, tick=lambda s, d, t: tick(f"before fine-tuning, {s}", d, t),
+    )  # fmt: skip
+    return _accuracy(tests, fitted.weight, fitted.bias)
+
+
+def _accuracy(features: Features, weight: Any, bias: Any) -> dict[str, Any]:
+    scores, _, labels = test_scores(features, weight, bias)
+    if not len(labels):
+        return {"accuracy": None}
+    evaluation = evaluate_scores(scores, labels, len(bias))
+    return {"accuracy": evaluation.accuracy, "interval95": list(evaluation.interval)}
+
+
+def _selected_on(run: _Run) -> str:
+    if run.tuning.select_on == settings.TEST:
+        return settings.TEST
+    return settings.VALIDATION if run.tuning.val_share else "nothing: last epoch"
+
+
+def _record(run: _Run, progress: Progress) -> dict[str, Any]:
+    best = progress.best
+    return {
+        "epochs": run.tuning.epochs,
+        "selected_on": _selected_on(run),
+        "best_epoch": progress.best_epoch,
+        "best_val_accuracy": best["val_accuracy"],
+        "num_skipped": len(progress.nonfinite),
+        "num_gradient_exceptions": progress.num_exceptions,
+        "nonfinite": progress.nonfinite,
+        "num_sessions": progress.num_sessions,
+        "num_processes": run.fabric.world_size,
+        "train_s": sum(record["time_s"] for record in progress.history),
+        "wait_s": sum(record["wait_s"] for record in progress.history),
+        "history": progress.history,
+    }

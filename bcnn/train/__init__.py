@@ -1,0 +1,1 @@
+"""Fine-tuning from end to end: the matrix functions' gradients at work."""

@@ -1,0 +1,102 @@
+"""Where a training stands, in one file: written whole or not at all, and nothing executable in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from ..files import from_json, written_whole
+
+FORMAT = "bcnn-checkpoint"
+LAST, BEST = "last.safetensors", "best.safetensors"
+
+
+@dataclass
+class Progress:
+    """What is done; with the weights and momenta, all that a training needs to go on as if nothing had happened."""
+
+    epoch: int = 1  # the one at work, from 1
+    batch: int = 0  # the next one of this epoch, from 0
+    loss_sum: float = 0.0  # over the images of this epoch so far
+    num_right: int = 0
+    num_seen: int = 0
+    epoch_s: float = 0.0  # spent on this epoch, and of that on waiting for images
+    wait_s: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)  # a record an epoch, the 0th before training
+    best_epoch: int = 0
+    nonfinite: list[dict[str, Any]] = field(default_factory=list)
+    num_in_a_row: int = 0  # steps skipped
+    num_exceptions: int = 0  # matrices whose gradient met infinite or NaN entries
+    num_sessions: int = 1
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The record of the best epoch."""
+        return next(record for record in self.history if record["epoch"] == self.best_epoch)
+
+
+def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, identity: Any) -> None:
+    """Write it; what was there before stays if that fails."""
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    for name, parameter in model.named_parameters():
+        momentum = optimizer.state.get(parameter, {}).get("momentum_buffer")
+        if momentum is not None:
+            tensors[f"momentum.{name}"] = momentum
+    tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    about = {"format": FORMAT, "progress": json.dumps(asdict(progress)), "identity": json.dumps(identity)}
+    try:
+        with written_whole(path) as temporary:
+            save_file(tensors, temporary, metadata=about)
+    except (OSError, SafetensorError) as error:
+        raise OSError(
+            f"finetune: expected to write {path}, got: {error}. The one before it is whole; "
+            "make room and give the same command again, it goes on from there."
+        ) from None
+
+
+def load(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]
+) -> Progress | None:
+    """Give model and optimizer the state in the file; None if there is none, an error if it is of another training."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            if about.get("format") != FORMAT:
+                raise ValueError(f"{path}: expected a checkpoint of bcnn train, got another safetensors file.")
+            stored = json.loads(about["identity"])
+            differing = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
+            if differing:
+                name = differing[0]
+                raise ValueError(
+                    f"finetune: expected {path} to be of the same configuration, got {name} {stored.get(name)!r} "
+                    f"instead of {identity.get(name)!r}; choose another --out, or --no-resume to begin anew."
+                )
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            progress = from_json_mutable(json.loads(about["progress"]))
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path}: expected a checkpoint of bcnn train, got: {error}; --no-resume begins anew."
+        ) from None
+    model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    for name, parameter in model.named_parameters():
+        if f"momentum.{name}" in tensors:
+            optimizer.state[parameter]["momentum_buffer"] = tensors[f"momentum.{name}"].to(parameter.device)
+    progress.num_sessions += 1
+    return progress
+
+
+def from_json_mutable(content: dict[str, Any]) -> Progress:
+    """Lists stay lists."""
+    progress = from_json(Progress, content)
+    progress.history, progress.nonfinite = list(progress.history), list(progress.nonfinite)
+    return progress

@@ -1,0 +1,86 @@
+"""The network as it is trained, from pixels or from the stored output of its frozen layers; who learns how fast."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import unknown_name
+from ..models.backbones.contract import Backbone
+from ..models.bcnn import BCNN
+from .config import FinetuneConfig
+
+
+class Trained(nn.Module):
+    """A network with a classifier; batch statistics stay as they are, so that processes need not share them.
+
+    Args:
+        model: with a classifier.
+        start: the layer whose output it is given; None: it is given images.
+    """
+
+    def __init__(self, model: BCNN, start: str | None = None):
+        super().__init__()
+        self.model, self.start = model, start
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Scores, shape (B, classes)."""
+        if self.start is None:
+            scores: Tensor = self.model(values)
+            return scores
+        backbone = self.model.backbone
+        assert isinstance(backbone, Backbone)
+        return self.model.classify(self.model.head(self.model.projection(backbone.after(self.start, values))))
+
+    def train(self, mode: bool = True) -> Trained:
+        """As `nn.Module.train`, but for batch statistics."""
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+        return self
+
+
+def make_optimizer(model: BCNN, config: FinetuneConfig) -> torch.optim.SGD:
+    """Stochastic gradient descent with momentum; a group of parameters for every learning rate."""
+    groups: dict[float, list[nn.Parameter]] = defaultdict(list)
+    unused = dict(config.lr_factors)
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        factor = 1.0
+        for part, own in config.lr_factors.items():
+            if f".{part}." in f".{name}.":
+                factor = own
+                unused.pop(part, None)
+        groups[factor].append(parameter)
+    if unused:
+        parts = [name for name, module in model.named_modules() if name and any(True for _ in module.parameters())]
+        raise unknown_name("finetune", "part to train in lr_scale", next(iter(unused)), parts)
+    if not groups:
+        raise ValueError("finetune: expected something to train, got a network that is frozen throughout.")
+    options: list[dict[str, Any]] = [{"params": some, "lr_factor": factor} for factor, some in groups.items()]
+    return torch.optim.SGD(options, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Of every group, in proportion."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group["lr_factor"]
+
+
+def memory_note(model: BCNN) -> str:
+    """What the upper triangle saves in training: weights, gradients and momentum of the classifier."""
+    classifier = model.classifier
+    assert isinstance(classifier, nn.Linear)
+    channels = model.config.proj_dim or int(model.backbone.num_channels)  # type: ignore[arg-type]
+    used = 3 * 4 * classifier.out_features * model.num_features / 1e6
+    note = f"classifier {model.num_features} x {classifier.out_features}: {used:.0f} MB with gradient and momentum"
+    full = channels**2
+    if channels < model.num_features < full:
+        whole = 3 * 4 * classifier.out_features * full / 1e6
+        note += f" (upper triangle; the whole {channels} x {channels} matrix would take {whole:.0f} MB)"
+    return note

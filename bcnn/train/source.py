@@ -1,0 +1,137 @@
+"""Where a step's input comes from: photographs, or the stored output of the layers that do not change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import numpy
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from ..data.contract import Dataset, Sample
+from ..data.preprocess import Preprocessing
+from ..features import folder as store
+from ..features.extract import ExtractOptions, Tick, decoded, extract, to_batch
+from ..features.team import Team
+from ..models.backbones.contract import Backbone
+from ..models.bcnn import BCNN
+from .plan import Item
+
+
+class Source(Protocol):
+    """Gives the network's input for images in any order."""
+
+    def batches(self, items: Sequence[Item], sizes: Sequence[int]) -> Iterator[Tensor]:
+        """Input for so many images at a time."""
+        ...
+
+
+class Pixels:
+    """Photographs, decoded ahead by threads and kept in memory as far as there is room for them.
+
+    Args:
+        samples: the images.
+        preprocessing: the network's.
+        options: of decoding, and the device.
+        memory_gb: for decoded pictures.
+    """
+
+    def __init__(
+        self, samples: Sequence[Sample], preprocessing: Preprocessing, options: ExtractOptions, memory_gb: float
+    ):
+        self._samples, self._preprocessing, self._options = samples, preprocessing, options
+        self._room = int(memory_gb * 1e9)
+        self._kept: dict[int, numpy.ndarray] = {}
+
+    def batches(self, items: Sequence[Item], sizes: Sequence[int]) -> Iterator[Tensor]:
+        """Pixels as the network takes them, shape (B, 3, H, W)."""
+        pictures = self._pictures([number for number, _ in items])
+        views = (picture[:, ::-1] if flip else picture for (_, flip), picture in zip(items, pictures, strict=True))
+        for size in sizes:
+            yield to_batch(list(islice(views, size)), self._preprocessing, self._options.device)
+
+    def _pictures(self, numbers: Sequence[int]) -> Iterator[numpy.ndarray]:
+        kept = [number in self._kept for number in numbers]
+        new = [self._samples[number] for number, here in zip(numbers, kept, strict=True) if not here]
+        coming = decoded(new, self._preprocessing, self._options)
+        for number, here in zip(numbers, kept, strict=True):
+            picture = self._kept[number] if here else next(coming)
+            if isinstance(picture, OSError):  # those that were broken from the beginning have been left out
+                raise picture
+            if number not in self._kept and self._room >= picture.nbytes:
+                self._kept[number] = picture
+                self._room -= picture.nbytes
+            yield picture
+
+
+class StoredMaps:
+    """The output of a frozen layer, read from disk: the network begins after it.
+
+    Args:
+        folder: written by `store_maps`.
+        names: of the images.
+        shape: of one image's maps.
+        device: where to.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], shape: tuple[int, ...], device: str):
+        features = store.Features(folder)
+        self._shape, self._device = shape, device
+        self._files = {}
+        places: dict[str, tuple[int, int]] = {}
+        for number in range(features.num_chunks):
+            path = store.chunk_path(folder, number)
+            with safe_open(path, framework="pt") as file:
+                rows = file.get_tensor("rows").tolist()
+            places |= {features.entries[row].name: (number, at) for at, row in enumerate(rows)}
+            self._files[number] = path
+        self._places = [places[name] for name in names]
+        self._open: dict[int, object] = {}
+
+    def batches(self, items: Sequence[Item], sizes: Sequence[int]) -> Iterator[Tensor]:
+        """Maps, shape (B, C, H, W)."""
+        maps = (self._read(*self._places[number], int(mirrored)) for number, mirrored in items)
+        for size in sizes:
+            yield torch.stack(list(islice(maps, size))).to(self._device)
+
+    def _read(self, chunk: int, row: int, view: int) -> Tensor:
+        if chunk not in self._open:
+            self._open[chunk] = safe_open(self._files[chunk], framework="pt").get_slice("features")
+        maps: Tensor = self._open[chunk][row : row + 1, view : view + 1]  # type: ignore[index]
+        return maps.reshape(self._shape)
+
+
+class Stage(nn.Module):
+    """The frozen layers as something to extract: its descriptors are the flattened maps."""
+
+    def __init__(self, model: BCNN, layer: str):
+        super().__init__()
+        whole = model.backbone
+        assert isinstance(whole, Backbone)
+        names = list(whole.layers._modules)
+        self.backbone = nn.Sequential(*list(whole.layers)[: names.index(layer) + 1]).eval()
+        self.projection, self.head = nn.Identity(), nn.Flatten()
+        self.config = replace(model.config, cut=layer, num_classes=None, proj_dim=None, frozen_until=None)
+        size = model.config.preprocessing.size
+        with torch.no_grad():
+            self.shape = tuple(self.features(torch.zeros(1, 3, size, size)).shape[1:])
+        self.num_features = int(numpy.prod(self.shape))
+
+    def features(self, images: Tensor) -> Tensor:
+        """The maps of the last frozen layer."""
+        maps: Tensor = self.backbone(images.contiguous(memory_format=torch.channels_last))
+        return maps
+
+
+def store_maps(
+    model: BCNN, dataset: Dataset, layer: str, folder: Path, options: ExtractOptions, *, team: Team, tick: Tick
+) -> tuple[int, ...]:
+    """Write the output of a frozen layer for every image, unless it is there; returns the shape of one image's."""
+    stage = Stage(model, layer)
+    extract(dataset, {folder: stage}, options, team=team, tick=tick)
+    return stage.shape
