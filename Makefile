@@ -42,6 +42,7 @@ bench: $(READY)
 	$(BIN)/bcnn bench pooling --out runs/bench
 	$(BIN)/bcnn bench svm --out runs/bench
 	$(BIN)/bcnn bench extract --out runs/bench
+	$(BIN)/bcnn bench step --out runs/bench
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .errors import ConvergenceError as ConvergenceError
     from .errors import GradientExceptionWarning as GradientExceptionWarning
     from .errors import NotConvergedWarning as NotConvergedWarning
+    from .errors import NotFiniteError as NotFiniteError
     from .errors import NotPositiveDefiniteError as NotPositiveDefiniteError
     from .errors import PrecisionFallbackWarning as PrecisionFallbackWarning
     from .errors import SecondDerivativeError as SecondDerivativeError
@@ -45,7 +46,7 @@ _PUBLIC = {
     "classify.estimator": ("Classifier",),
     "errors": (
         "ClampedSpectrumWarning", "ConvergenceError", "GradientExceptionWarning", "NotConvergedWarning",
-        "NotPositiveDefiniteError", "PrecisionFallbackWarning", "SecondDerivativeError",
+        "NotFiniteError", "NotPositiveDefiniteError", "PrecisionFallbackWarning", "SecondDerivativeError",
     ),
     "matfun.compose": ("MatrixFunctionInfo",),
     "matfun.functions.logm": ("logm",),

@@ -10,6 +10,10 @@ class NotPositiveDefiniteError(ArithmeticError):
     """A matrix function met a matrix outside its domain."""
 
 
+class NotFiniteError(ValueError, ArithmeticError):
+    """Infinite or NaN values where finite ones were expected."""
+
+
 class ConvergenceError(ArithmeticError):
     """A decomposition did not converge, in float64 either."""
 

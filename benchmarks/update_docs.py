@@ -2,8 +2,9 @@
 
 Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, or choose_eps.py)
 
-Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench pooling|svm|extract: START OF A TITLE`` or ``all``;
-``eps: BACKBONE``; ``train: NAME`` for results/train_NAME.csv, the comparison.csv of a run.
+Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench pooling|svm|extract|step: START OF A TITLE`` or
+``all``; ``eps: BACKBONE``; ``train: NAME`` and ``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the
+comparison.csv of a run and of `bcnn compare`.
 """
 
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bcnn.files import read_csv, written_whole
-from bcnn.report import comparison, extract, matfun, pooling, svm
+from bcnn.report import comparison, extract, finetune, matfun, pooling, step, svm
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -42,6 +43,10 @@ def train_table(argument: str) -> str:
     return comparison.markdown(read_csv(RESULTS / f"train_{argument}.csv"))
 
 
+def finetune_table(argument: str) -> str:
+    return finetune.markdown(read_csv(RESULTS / f"finetune_{argument}.csv"))
+
+
 def eps_table(argument: str) -> str:
     """Rows: normalizations; columns: eps; accuracy in percent with its standard error over the folds."""
     records = read_csv(RESULTS / f"eps_{argument}.csv")
@@ -64,8 +69,10 @@ TABLES: dict[str, Callable[[str], str]] = {
     "bench pooling": partial(bench_table, "pooling", pooling),
     "bench svm": partial(bench_table, "svm", svm),
     "bench extract": partial(bench_table, "extract", extract),
+    "bench step": partial(bench_table, "step", step),
     "eps": eps_table,
     "train": train_table,
+    "finetune": finetune_table,
 }
 
 
@@ -78,7 +85,7 @@ def rendered(text: str) -> str:
 
     kinds = "|".join(TABLES)
     text = re.sub(rf"<!-- ({kinds}): (.+?) -->\n.*?<!-- end -->", section, text, flags=re.DOTALL)
-    for name in ("matfun", "pooling", "svm", "extract"):
+    for name in ("matfun", "pooling", "svm", "extract", "step"):
         stem = only(f"{name}_*.csv").stem
         text = re.sub(rf"(benchmarks/results/){name}_[\w.-]*?(\.(?:png|md|csv)\b)", rf"\g<1>{stem}\g<2>", text)
     return text

@@ -141,6 +141,43 @@ def bench_svm(
     _measure("svm", lambda tick: measure.to_records(measure.run(settings, tick)), report, out, threads)
 
 
+@app.command("step")
+def bench_step(
+    backbone: Annotated[str | None, typer.Option(show_default="alexnet", help="The network.")] = None,
+    size: Annotated[int | None, typer.Option(min=1, show_default="448", help="Side of the images.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, show_default="8", help="Images a step.")] = None,
+    classes: Annotated[int | None, typer.Option(min=1, show_default="200", help="Classes to tell apart.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, show_default="5", help="Timed rounds; a step with every head a round.")
+    ] = None,
+    weights: Annotated[
+        str, typer.Option(help="none for random ones, default (a download), or a name of `bcnn weights list`.")
+    ] = "none",
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 leaves the default.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Defaults of a tiny network at 64 pixels: seconds.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV file, the Markdown tables and the plot.")] = Path(
+        "runs/bench"
+    ),
+) -> None:
+    """What a step of fine-tuning spends on data, network, pooling, matrix function, classifier and update."""
+    from dataclasses import replace
+
+    from ..bench import step as measure
+    from ..report import step as report
+
+    settings = measure.QUICK if quick else measure.Settings()
+    settings = replace(
+        settings,
+        backbone=backbone or settings.backbone,
+        size=size or settings.size,
+        batch=batch or settings.batch,
+        num_classes=classes or settings.num_classes,
+        rounds=rounds or settings.rounds,
+        weights=None if weights == "none" else weights,
+    )
+    _measure("step", lambda tick: measure.to_records(measure.run(settings, tick)), report, out, threads)
+
+
 def _measure(name: str, run: Callable[[Tick], list[dict[str, Any]]], report: Any, out: Path, threads: int) -> None:
     """Run with progress bars, print the table, write CSV, Markdown and plot."""
     import torch

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import ConvergenceError, NotPositiveDefiniteError
+from ..errors import ConvergenceError, NotFiniteError, NotPositiveDefiniteError
 
 # Asymmetry, relative to the largest entry, that is taken for rounding (or a finite difference) and averaged away.
 MAX_ASYMMETRY = 1e-4
@@ -35,7 +35,7 @@ def check_finite(who: str, A: Tensor) -> None:
     """Raise if any entry is infinite or NaN, naming how many matrices are concerned and the first."""
     bad = ~_largest(A).isfinite()
     if bad.any():
-        raise ValueError(
+        raise NotFiniteError(
             f"{who}: expected finite entries, got infinite or NaN ones in {_count(bad)}; "
             "look for overflow in the features (float16?) or a diverging loss upstream."
         )

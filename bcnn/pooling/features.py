@@ -14,7 +14,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from ..errors import unknown_name
+from ..errors import NotFiniteError, unknown_name
 from ..linalg.autodiff import check_values, should_check
 
 LAYOUTS = ("maps", "tokens")  # (B, d, locations...), (B, n, d)
@@ -111,7 +111,7 @@ def _check_finite(who: str, squares: bool, X: Tensor) -> None:
     # A sum is enough: infinities and NaN survive it, and it reads X once.
     bad = ~(X.square() if squares else X).sum((-2, -1)).isfinite()
     if bad.any():
-        raise ValueError(
+        raise NotFiniteError(
             f"{who}: expected finite `features` and sums, got infinite or NaN ones (beyond {X.dtype}) in "
             f"{int(bad.sum())} of {bad.numel()} images; look for overflow (float16?) or a diverging loss upstream."
         )

@@ -23,18 +23,29 @@ NOTE = (
     "finite. Exceptions: matrices whose gradient was infinite or NaN. Minutes: of the training steps of one run."
 )
 
-# Where, with what, and how fast; a row's name leaves them out.
-_UNNAMED = {"spec", "seed", "features", "batch", "workers", "device", "devices", "nodes", "preset", "memory_gb"}
+# Where, and how, not what; a row's name leaves them out.
+_UNNAMED = frozenset(
+    {
+        "spec", "seed", "features", "preset", "batch", "workers", "device", "strict", "devices", "nodes", "memory_gb",
+        "on_nonfinite", "checkpoint_minutes", "checkpoint_activations", "cache_frozen",
+    }
+)  # fmt: skip
 
 
 def records_of(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One record a group of runs that differ in their seeds alone, in order of their first."""
     _check(metrics)
-    shared = _shared([own["config"] for own in metrics])
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    tables: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for own in metrics:
-        groups[title_of(own), _name(own, shared)].append(own)
-    return [{"title": title, "name": name, **_record(some)} for (title, name), some in groups.items()]
+        tables[title_of(own)].append(own)
+    records = []
+    for title, members in tables.items():
+        shared = _shared([own["config"] for own in members])
+        rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for own in members:
+            rows[_name(own, shared)].append(own)
+        records += [{"title": title, "name": name, **_record(some)} for name, some in rows.items()]
+    return records
 
 
 def _check(metrics: Sequence[Mapping[str, Any]]) -> None:
@@ -139,9 +150,7 @@ def plot(records: Sequence[Record], path: Path) -> None:
 
 
 def write(metrics: Sequence[Mapping[str, Any]], out: Path) -> list[dict[str, Any]]:
-    """comparison.csv, .md and .png; nothing without test images."""
-    if any(own["accuracy"] is None for own in metrics):
-        return []
+    """comparison.csv, .md and .png."""
     records = records_of(metrics)
     write_csv(out / "comparison.csv", records)
     with written_whole(out / "comparison.md") as temporary:

@@ -92,7 +92,7 @@ def finetune(
     if not team.leads:
         return [], done
     runs = [_read(preset, folder) for preset, folder in places.items()]
-    if len(runs) > 1:
+    if len(runs) > 1 and dataset.of(TEST):
         report_finetune.write([one.metrics for one in runs], out)
     return runs, done
 

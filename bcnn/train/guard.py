@@ -6,7 +6,6 @@ Simply ignoring these cases worked well for fine-tuning". Here they are ignored 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,12 +37,6 @@ class Event:
     def record(self) -> dict[str, Any]:
         """As JSON."""
         return {**asdict(self), "images": list(self.images)}
-
-
-def is_finite(parameters: Sequence[nn.Parameter]) -> bool:
-    """Whether all gradients are: one number decides."""
-    norms = torch._foreach_norm([p.grad for p in parameters if p.grad is not None])
-    return bool(torch.stack(norms).isfinite().all())
 
 
 def decide(event: Event, policy: str, num_in_a_row: int) -> None:

@@ -1,0 +1,42 @@
+"""`bcnn compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .common import make_console
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders of `bcnn train --finetune`.", metavar="RUNS...")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for comparison.csv, .md and .png.", show_default="none are written")
+    ] = None,
+) -> None:
+    """Fine-tuned runs side by side, before and after; those that differ only in the seed are one row."""
+    from ..report import finetune as report
+
+    metrics = list(_metrics(runs))
+    records = report.write(metrics, out) if out is not None else report.records_of(metrics)
+    console = make_console()
+    console.print(report.terminal_table(records))
+    if out is not None:
+        console.print(f"Written: {out}", markup=False, soft_wrap=True)
+
+
+def _metrics(runs: Iterable[Path]) -> Iterable[dict[str, Any]]:
+    """Of each folder, or of the presets in it."""
+    for run in runs:
+        paths = [run / "metrics.json"] if (run / "metrics.json").exists() else sorted(run.glob("*/metrics.json"))
+        if not paths:
+            raise FileNotFoundError(
+                f"compare: expected finished run folders, got {run}, which has no metrics.json; finish it "
+                "by giving the command that began it again."
+            )
+        for path in paths:
+            yield json.loads(path.read_text())

@@ -1,0 +1,76 @@
+"""A loss or gradient that is not finite: the layer that made it is named."""
+
+import pytest
+import torch
+from torch import nn
+
+from bcnn.errors import NonFiniteTrainingError
+from bcnn.train import guard
+from bcnn.train.module import Trained
+from tests.train.tasks import small_network
+
+
+class Spoil(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, forward):
+        return x * float("nan") if forward else x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * float("inf"), None
+
+
+class Spoiler(nn.Module):
+    """Spoils the values, or their gradient."""
+
+    def __init__(self, forward: bool):
+        super().__init__()
+        self.is_forward = forward
+
+    def forward(self, x):
+        return Spoil.apply(x, self.is_forward)
+
+
+IMAGES, LABELS = torch.rand(2, 3, 32, 32), torch.tensor([0, 1])
+
+
+def test_nothing_is_found_where_all_is_well():
+    assert guard.find_layer(Trained(small_network()), IMAGES, LABELS) is None
+
+
+@pytest.mark.parametrize("position", range(1, 6))
+def test_the_layer_that_spoils_the_gradient_is_named(position):
+    model = small_network()
+    layers = list(model.backbone.layers.named_children())
+    name = f"{layers[position][0]}"
+    model.backbone.layers[position] = nn.Sequential(layers[position][1], Spoiler(forward=False))
+    what, layer = guard.find_layer(Trained(model), IMAGES, LABELS)
+    assert what == "gradient"
+    assert layer == f"backbone.layers.{name}.1 (Spoiler)"
+
+
+def test_the_layer_that_spoils_the_values_is_named():
+    model = small_network()
+    model.projection = Spoiler(forward=True)
+    what, layer = guard.find_layer(Trained(model), IMAGES, LABELS)
+    assert what == "loss"
+    assert layer.startswith("projection (Spoiler)")
+
+
+def test_an_input_that_is_not_finite():
+    assert guard.find_layer(Trained(small_network()), IMAGES * float("inf"), LABELS) == ("loss", "the input")
+
+
+def test_the_last_layers_weights():
+    model = small_network()
+    model.classifier.weight.register_hook(lambda grad: grad * float("nan"))
+    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("gradient", "model.classifier.weight")
+
+
+def test_stopping_and_skipping():
+    event = guard.Event(3, 17, "gradient", "head.normalizations.0 (MatrixSqrt)", ("a.jpg", "b.jpg", "c.jpg", "d.jpg"))
+    with pytest.raises(NonFiniteTrainingError, match=r"epoch 3, batch 17.*MatrixSqrt.*a.jpg.*and 1 more.*skip"):
+        guard.decide(event, "stop", 1)
+    guard.decide(event, "skip", guard.MOST_IN_A_ROW - 1)
+    with pytest.raises(NonFiniteTrainingError, match="20 batches in a row"):
+        guard.decide(event, "skip", guard.MOST_IN_A_ROW)
