@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -29,6 +29,18 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Any], about: Mapping[str, str], *, who: str, remedy: str) -> None:
+    """A safetensors file, whole or not at all; who writes it and what to do are said where that fails."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        with written_whole(path) as temporary:
+            save_file(dict(tensors), temporary, metadata=dict(about))
+    except (OSError, SafetensorError) as error:
+        raise OSError(f"{who}: expected to write {path}, got: {error}. {remedy}") from None
 
 
 def write_csv(path: Path, records: Sequence[dict[str, Any]]) -> None:

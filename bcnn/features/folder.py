@@ -18,11 +18,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from ..data.contract import SPLITS, Dataset, Sample, shown
-from ..files import from_json, written_whole
+from ..files import from_json, write_tensors, written_whole
 
 FORMAT = "bcnn-features"
 VERSION = 1
@@ -148,15 +147,13 @@ def write_chunk(folder: Path, chunk: Chunk) -> None:
         "broken": {str(row): why for row, why in chunk.broken.items()},
         "time_s": chunk.time_s,
     }
-    path = chunk_path(folder, chunk.number)
-    try:
-        with written_whole(path) as temporary:
-            save_file(tensors, temporary, metadata={key: json.dumps(value) for key, value in about.items()})
-    except (OSError, SafetensorError) as error:
-        raise OSError(
-            f"features: expected to write {path}, got: {error}. What was written before is whole; "
-            "make room and give the same command again, it goes on from there."
-        ) from None
+    write_tensors(
+        chunk_path(folder, chunk.number),
+        tensors,
+        {key: json.dumps(value) for key, value in about.items()},
+        who="features",
+        remedy="What was written before is whole; make room and give the same command again, it goes on from there.",
+    )
 
 
 def read_header(folder: Path, number: int) -> dict[str, Any] | None:

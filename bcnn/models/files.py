@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import nn
 
 from .. import __version__
 from ..data.preprocess import Preprocessing
-from ..files import from_json, written_whole
+from ..files import from_json, write_tensors
 from ..pooling.head import Head, HeadConfig
 from .backbones import make_backbone
 from .backbones.contract import Backbone
@@ -57,8 +56,7 @@ def save(model: BCNN, path: str | Path, *, notes: dict[str, Any] | None = None) 
         "config": json.dumps(asdict(config)),
         "notes": json.dumps(notes or {}),
     }
-    with written_whole(Path(path)) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
+    write_tensors(Path(path), tensors, metadata, who="save", remedy="What was there before is whole; make room.")
     return Path(path)
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import nn
 
-from ..files import from_json, written_whole
+from ..files import from_json, write_tensors
 
 FORMAT = "bcnn-checkpoint"
 LAST, BEST = "last.safetensors", "best.safetensors"
@@ -52,14 +51,8 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progres
             tensors[f"momentum.{name}"] = momentum
     tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     about = {"format": FORMAT, "progress": json.dumps(asdict(progress)), "identity": json.dumps(identity)}
-    try:
-        with written_whole(path) as temporary:
-            save_file(tensors, temporary, metadata=about)
-    except (OSError, SafetensorError) as error:
-        raise OSError(
-            f"finetune: expected to write {path}, got: {error}. The one before it is whole; "
-            "make room and give the same command again, it goes on from there."
-        ) from None
+    remedy = "The one before it is whole; make room and give the same command again, it goes on from there."
+    write_tensors(path, tensors, about, who="finetune", remedy=remedy)
 
 
 def load(

@@ -280,7 +280,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
         target.write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr(files, "save_file", fail)
+    monkeypatch.setattr("safetensors.torch.save_file", fail)
     with pytest.raises(OSError, match="disk full"):
         bcnn.save(tiny("bcnn"), path)
     assert path.read_bytes() == before

@@ -3,6 +3,9 @@
 import copy
 import json
 import math
+import resource
+import signal
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
 
@@ -17,7 +20,6 @@ from bcnn.errors import GradientExceptionWarning, NonFiniteTrainingError
 from bcnn.features.extract import to_batch
 from bcnn.files import read_csv
 from bcnn.models.files import load, read_notes
-from bcnn.train import checkpoint
 from bcnn.train.checkpoint import BEST, LAST
 from bcnn.train.loop import Images
 from bcnn.train.plan import Plan, learning_rate
@@ -271,6 +273,14 @@ def test_a_stopped_run_goes_on_with_another_policy(dataset, tmp_path):
     assert_same(last_weights(tmp_path / "a"), last_weights(tmp_path / "b"))
 
 
+def test_an_image_that_is_not_finite(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(Marked, "MARK", float("nan"))
+    task = spoilt(dataset, tmp_path, "skip", {5})
+    with pytest.warns(GradientExceptionWarning, match=r"loss not finite in epoch 1, batch \d, first in the input"):
+        progress = run(task)
+    assert [(e["epoch"], e["batch"]) for e in progress.nonfinite] == places_of(task, 5)
+
+
 def test_weights_beyond_rescue_stop_the_run_even_if_told_to_skip(dataset, tmp_path):
     task = task_on(dataset, tmp_path, config=replace(CONFIG, on_nonfinite="skip", epochs=9, val_share=0))
     with torch.no_grad():
@@ -292,23 +302,30 @@ def test_exceptions_of_the_svd_gradient_are_counted(dataset, tmp_path):
 # --- other ways -------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_leaves_the_checkpoint_before_it(dataset, tmp_path, monkeypatch):
+@contextmanager
+def little_room(num_bytes):
+    """No file grows larger, as if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_it(dataset, tmp_path):
+    config = replace(CONFIG, val_share=0)  # no best one to write: the checkpoint is what does not fit
     with pytest.raises(EnoughError):
-        run(task_on(dataset, tmp_path), tick=stop_after(5))
+        run(task_on(dataset, tmp_path, config=config), tick=stop_after(5))
     before = (tmp_path / LAST).read_bytes()
-
-    def full(tensors, path, metadata):
-        path.write_bytes(b"half")
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_file", full)
-        with pytest.raises(OSError, match=r"No space left.*one before it is whole"):
-            run(task_on(dataset, tmp_path))
+    with little_room(len(before) // 2), pytest.raises(OSError, match=r"last.safetensors, got.*one before it is whole"):
+        run(task_on(dataset, tmp_path, config=replace(config, checkpoint_minutes=0.0)))
     assert (tmp_path / LAST).read_bytes() == before
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".last")]
-    run(task_on(dataset, tmp_path))
-    run(task_on(dataset, tmp_path / "whole"))
+    run(task_on(dataset, tmp_path, config=config))
+    run(task_on(dataset, tmp_path / "whole", config=config))
     assert_same(last_weights(tmp_path), last_weights(tmp_path / "whole"))
 
 

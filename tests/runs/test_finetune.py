@@ -1,0 +1,228 @@
+"""From a dataset to a fine-tuned run folder."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bcnn.data.contract import TEST, TRAIN, Sample
+from bcnn.features.team import Team
+from bcnn.files import read_csv
+from bcnn.models.files import load
+from bcnn.report import curves
+from bcnn.report import finetune as report
+from bcnn.runs import config as configs
+from bcnn.runs import finetune as runs
+from bcnn.runs.config import RunConfig
+from bcnn.runs.predict import open_run, predict
+from bcnn.train.config import FinetuneConfig
+from bcnn.train.engine import start
+from tests.features.images import picture_folder
+from tests.train.tasks import assert_same, quiet
+
+TUNING = FinetuneConfig(epochs=3, lr=0.05, batch_size=6, val_share=0.25)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return picture_folder(tmp_path_factory.mktemp("p"), classes=3, train=8, test=3)
+
+
+def config_for(spec, tuning=TUNING, **options) -> RunConfig:
+    small = {"backbone": "tiny", "weights": None, "size": 32, "preset": ("bcnn",)}
+    return RunConfig(**{"spec": str(spec), **small, **options}, finetune=tuning)
+
+
+def run(config, out, *, resume=True, precision="float32", tick=quiet):
+    results, _ = runs.finetune(config, out, start(precision=precision), resume=resume, team=Team(), tick=tick)
+    return results
+
+
+@pytest.fixture(scope="module")
+def plain(pictures, tmp_path_factory):
+    out = tmp_path_factory.mktemp("plain") / "run"
+    (result,) = run(config_for(pictures), out)
+    return out, result
+
+
+def test_a_tiny_network_learns_textures(tmp_path):
+    tuning = FinetuneConfig(epochs=15, lr=0.05, val_share=0.2)
+    config = config_for("textures,per_class=20", tuning, preset=("improved_bcnn",), size=64)
+    (result,) = run(config, tmp_path)
+    before = result.metrics["finetune"]["before"]["accuracy"]
+    assert before < 0.18
+    assert result.metrics["accuracy"] >= 0.20  # of 14 classes; without fine-tuning 16 %
+    history = result.metrics["finetune"]["history"]
+    assert history[-1]["train_loss"] < history[1]["train_loss"]
+    assert history[-1]["val_loss"] < history[0]["val_loss"]
+
+
+def test_everything_is_in_the_run_folder(plain):
+    out, result = plain
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        "config.yaml", "metrics.json", "predictions.csv", "model.safetensors", "confusion.png", "mistakes.png",
+        "curves.png", "epochs.csv", "steps.csv", "last.safetensors", "best.safetensors", "tensorboard", "features",
+    }  # fmt: skip
+    assert any(path.name.startswith("events") for path in (out / "tensorboard").iterdir())
+    tuned = result.metrics["finetune"]
+    assert tuned["selected_on"] == "validation"
+    assert len(tuned["history"]) == 4
+    assert tuned["best_epoch"] in range(4)
+    assert 0 <= tuned["before"]["accuracy"] <= 1
+    assert 0 <= tuned["softmax"]["accuracy"] <= 1
+    assert tuned["num_skipped"] == 0
+
+
+def test_the_model_predicts_what_the_run_says(plain, pictures):
+    out, _ = plain
+    recognizer = open_run(out)
+    stored = {row["image"]: row for row in read_csv(out / "predictions.csv")}
+    names = sorted(stored)
+    for name, found in zip(names, predict(recognizer, [pictures / name for name in names]), strict=True):
+        assert found.top[0][0] == stored[name]["class1"]
+        assert found.top[0][1] == pytest.approx(float(stored[name]["probability1"]), abs=2e-4)
+
+
+def test_the_backbone_is_the_best_epochs(plain):
+    out, _ = plain
+    tuned, best = load(out / "model.safetensors"), load(out / "best.safetensors")
+    assert_same(tuned.backbone.state_dict(), best.backbone.state_dict())
+
+
+def test_the_configuration_can_be_run_again_from_the_run_folder(plain, tmp_path):
+    out, _ = plain
+    config = configs.from_plain(configs.read(out / "config.yaml"))
+    run(config, tmp_path)
+    assert_same(load_file(out / "model.safetensors"), load_file(tmp_path / "model.safetensors"))
+
+
+def test_a_finished_run_is_shown_and_not_done_again(plain, pictures):
+    out, result = plain
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
+    (again,) = run(config_for(pictures), out)
+    assert again.metrics == json.loads(json.dumps(result.metrics))
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")} == before
+
+
+def test_another_configuration_is_refused(plain, pictures):
+    out, _ = plain
+    with pytest.raises(ValueError, match=r"lr 0.05 instead of 0.1"):
+        run(config_for(pictures, replace(TUNING, lr=0.1)), out)
+
+
+def test_the_test_split_is_opened_when_training_is_done(pictures, tmp_path, monkeypatch):
+    opened, trained = [], []
+    original, descend = Sample.open, runs.descend
+    monkeypatch.setattr(Sample, "open", lambda self: (opened.append(self.split), original(self))[1])
+
+    def train(*arguments, **options):
+        progress = descend(*arguments, **options)
+        trained.append(Counter(opened))
+        return progress
+
+    monkeypatch.setattr(runs, "descend", train)
+    run(config_for(pictures), tmp_path)
+    (before,) = trained
+    assert before[TRAIN] > 0
+    assert before[TEST] == 0
+    assert Counter(opened)[TEST] > 0
+
+
+def test_choosing_on_the_test_split_is_said_in_every_output(pictures, tmp_path, monkeypatch):
+    titles = []
+    plot = curves.plot
+    monkeypatch.setattr(curves, "plot", lambda *a, **k: (titles.append(k["selected_on"]), plot(*a, **k)))
+    tuning = replace(TUNING, select_on="test")
+    results = run(config_for(pictures, tuning, preset=("bcnn", "improved_bcnn")), tmp_path)
+    assert titles == ["test", "test"]
+    assert all(result.metrics["finetune"]["selected_on"] == "test" for result in results)
+    (title,) = {record["title"] for record in report.records_of([result.metrics for result in results])}
+    assert "CHOSEN ON THE TEST SPLIT" in title
+    assert "CHOSEN ON THE TEST SPLIT" in (tmp_path / "comparison.md").read_text()
+    assert configs.read(tmp_path / "config.yaml")["select_on"] == "test"
+    names = {entry["epoch"]: entry for entry in results[0].metrics["finetune"]["history"]}
+    assert names[0]["val_accuracy"] is not None
+
+
+def test_stored_output_of_frozen_layers_changes_nothing_and_is_computed_once(pictures, tmp_path, monkeypatch):
+    opened = []
+    original = Sample.open
+    monkeypatch.setattr(Sample, "open", lambda self: (opened.append(self.name), original(self))[1])
+    tuning = replace(TUNING, freeze_until="relu2", memory_gb=0.0)
+    counts = []
+    for cache in (True, False):
+        opened.clear()
+        run(config_for(pictures, replace(tuning, cache_frozen=cache)), tmp_path / str(cache))
+        counts.append(len(opened))
+        assert not (tmp_path / str(cache) / "frozen_layers").exists()  # removed when all is done
+    first, second = (load_file(tmp_path / name / "last.safetensors") for name in ("True", "False"))
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], rtol=1e-4, atol=1e-6)
+    assert counts[0] < counts[1] - 3 * 18  # three epochs of images that were not decoded
+    frozen = load(tmp_path / "True" / "model.safetensors").config.frozen_until
+    assert frozen == "relu2"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"preset": ("o2p",), "backward": "loewner"},
+        {"normalize": ("matrix_power(0.3)", "signed_sqrt", "l2"), "preset": ("improved_bcnn",), "backward": "loewner"},
+        {"normalize": ("matrix_power(0.5, learnable=True)", "signed_sqrt", "l2"), "preset": ("improved_bcnn",)},
+        {"preset": ("improved_bcnn",), "forward": "newton_schulz", "backward": "unrolled", "num_iters": 5},
+        {"preset": ("improved_bcnn",), "backward": "identity"},
+        {"preset": ("improved_bcnn",), "precision": "bf16"},
+        {"preset": ("average",)},
+    ],
+    ids=lambda options: " ".join(map(str, options.values())),
+)
+def test_other_normalizations_and_precisions_train_without_a_nan(pictures, tmp_path, options):
+    (result,) = run(config_for(pictures, **options), tmp_path, precision=options.get("precision", "float32"))
+    tuned = result.metrics["finetune"]
+    assert tuned["num_skipped"] == tuned["num_gradient_exceptions"] == 0
+    assert all(value.isfinite().all() for value in load_file(tmp_path / "last.safetensors").values())
+    steps = read_csv(tmp_path / "steps.csv")
+    assert {float(row["gradient_norm"]) > 0 for row in steps} == {True}
+
+
+def test_methods_by_name_reach_the_head(pictures):
+    config = config_for(pictures, preset=("bcnn", "improved_bcnn"), backward="svd", forward="svd")
+    assert config.head_options("improved_bcnn")["normalize"][0] == "matrix_sqrt(forward='svd', backward='svd')"
+    assert config.head_options("bcnn")["normalize"] is None
+    with pytest.raises(ValueError, match="expected a preset with a matrix function for backward, got bcnn"):
+        config_for(pictures, backward="svd")
+    with pytest.raises(ValueError, match="backward 'lyapunof'"):
+        config_for(pictures, preset=("improved_bcnn",), backward="lyapunof")
+    with pytest.raises(ValueError, match="lyapunov"):
+        config_for(pictures, preset=("o2p",), backward="lyapunov")
+
+
+def test_a_broken_image_is_named_and_left_out(tmp_path):
+    root = picture_folder(tmp_path / "pictures", classes=2, train=5, test=2)
+    (root / "train" / "class_1" / "2.png").write_bytes(b"nothing")
+    (result,) = run(config_for(root), tmp_path / "run")
+    assert any("2.png" in name for name in result.metrics["broken"])
+    assert result.metrics["num_train"] == 9
+
+
+def test_two_presets_share_no_weights(pictures, tmp_path):
+    first, second = run(config_for(pictures, preset=("bcnn", "improved_bcnn")), tmp_path / "both")
+    (alone,) = run(config_for(pictures, preset=("improved_bcnn",)), tmp_path / "alone")
+    assert_same(load_file(second.folder / "last.safetensors"), load_file(alone.folder / "last.safetensors"))
+    assert (first.preset, second.preset) == ("bcnn", "improved_bcnn")
+    assert {"comparison.csv", "comparison.md", "comparison.png"} <= {p.name for p in (tmp_path / "both").iterdir()}
+
+
+def test_without_test_images(tmp_path):
+    root = picture_folder(tmp_path / "pictures", classes=2, train=5, test=0)
+    lines = [f"{path},{path.parent.name},train" for path in sorted(root.rglob("*.png"))]
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(["path,label,split", *lines]))
+    (result,) = run(config_for(table), tmp_path / "run")
+    assert result.metrics["accuracy"] is None
+    assert result.metrics["finetune"]["before"]["accuracy"] is None
