@@ -29,16 +29,20 @@ def terminal(
     caption: str,
     is_bad: Callable[[Record], bool] = lambda record: False,
 ) -> Table:
-    """One rich table; bad rows in red."""
+    """One rich table, bad rows in red; the title above it, or above each of several groups."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
     for i, name in enumerate(header):
         table.add_column(name, justify="right" if i else "left", no_wrap=bool(i), overflow="fold")
-    for group in groups(records, title):
-        table.add_section()
-        table.add_row(f"[bold]{title(group[0])}[/bold]")
+    found = groups(records, title)
+    if len(found) == 1:
+        table.title, table.title_justify, table.title_style = title(records[0]), "left", "bold"
+    for group in found:
+        if len(found) > 1:
+            table.add_section()
+            table.add_row(f"[bold]{title(group[0])}[/bold]")
         for record in group:
             table.add_row(*cells(record), style="red" if is_bad(record) else None)
     return table

@@ -1,0 +1,101 @@
+"""`bcnn train --finetune` and `bcnn compare`, with good and bad arguments."""
+
+import pytest
+import yaml
+
+from bcnn.cli import main
+from tests.features.images import picture_folder
+
+SMALL = ["--backbone", "tiny", "--weights", "none", "--size", "32", "--preset", "bcnn"]
+SHORT = ["--finetune", "--epochs", "2", "--lr", "0.02", "--batch-size", "6", "--val-share", "0.25"]
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return picture_folder(tmp_path_factory.mktemp("p") / "pictures", classes=3, train=6, test=3)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments):
+        monkeypatch.setattr("sys.argv", ["bcnn", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        return left.value.code or 0, said.out, said.err
+
+    return call
+
+
+def test_train_again_from_the_run_folder_and_compare(run, pictures, tmp_path):
+    code, out, err = run("train", pictures, *SMALL, *SHORT, "--lr-scale", "classifier=2", "--out", tmp_path / "a")
+    assert code == 0, err
+    assert "fine-tuned, epoch" in out
+    assert "chosen on validation; before" in out
+    written = yaml.safe_load((tmp_path / "a" / "config.yaml").read_text())
+    assert (written["finetune"], written["lr"], written["momentum"]) == (True, 0.02, 0.9)
+    assert written["lr_scale"] == ["classifier=2"]
+
+    code, _, err = run("train", "--config", tmp_path / "a" / "config.yaml", "--seed", "1", "--out", tmp_path / "b")
+    assert code == 0, err
+    again = yaml.safe_load((tmp_path / "b" / "config.yaml").read_text())
+    assert again == {**written, "seed": 1}
+
+    code, out, err = run("compare", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "table")
+    assert code == 0, err
+    assert "2 epochs" in out
+    assert " ± " in out
+    assert {p.name for p in (tmp_path / "table").iterdir()} == {"comparison.csv", "comparison.md", "comparison.png"}
+
+    code, _, err = run("train", "--config", tmp_path / "a" / "config.yaml", "--out", tmp_path / "a", "--lr", "0.5")
+    assert code == 2
+    assert "lr 0.02 instead of 0.5" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--epochs", "3"], "expected finetune with epochs"),
+        (["--lr", "0.1"], "expected finetune with lr"),
+        (["--finetune", "--lr", "0"], "expected lr > 0"),
+        (["--finetune", "--momentum", "1"], "expected momentum below 1"),
+        (["--finetune", "--schedule", "cosin"], "schedule 'cosin'; did you mean 'cosine'"),
+        (["--finetune", "--select-on", "train"], "select_on 'train'"),
+        (["--finetune", "--lr-scale", "conv1"], "lr_scale such as 'conv5=0.1', got 'conv1'"),
+        (["--finetune", "--lr-scale", "conv7=2"], "lr_scale 'conv7'"),
+        (["--finetune", "--freeze-until", "conv7"], "layer to freeze until 'conv7'"),
+        (["--finetune", "--on-nonfinite", "hope"], "on_nonfinite 'hope'"),
+        (["--finetune", "--val-share", "1"], "expected val_share below 1"),
+        (["--finetune", "--warmup-epochs", "60"], "expected warmup_epochs below epochs"),
+        (["--finetune", "--backward", "svd"], "expected a preset with a matrix function for backward"),
+        (["--finetune", "--init-C", "-1"], "expected init_c > 0"),
+        (["--finetune", "--precision", "fp4"], "expected precision of float32, bf16"),
+    ],
+)
+def test_bad_options_are_refused_by_name(run, pictures, tmp_path, options, message):
+    code, _, err = run("train", pictures, *SMALL, "--out", tmp_path / "run", *options)
+    assert code == 2
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_a_bad_file_names_the_field(run, pictures, tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(f"spec: {pictures}\nfinetune: true\nepochs: 2\nlearning_rate: 1\n")
+    code, _, err = run("train", "--config", path)
+    assert code == 2
+    assert "unknown option 'learning_rate'" in err
+
+
+def test_compare_wants_finished_runs(run, tmp_path):
+    code, _, err = run("compare", tmp_path)
+    assert code == 2
+    assert "has no metrics.json" in err
+
+
+def test_help_names_the_papers_values(run):
+    code, out, _ = run("train", "--help")
+    text = " ".join(out.replace("│", " ").split())
+    assert code == 0
+    assert "0.001 is the paper's" in text
+    assert "50 to 100" in text
