@@ -103,7 +103,7 @@ def progress_bars(unit: str, *, show: bool = True) -> Iterator[Any]:
 
         def tick(stage: str, done: int, total: int, note: str = "") -> None:
             if stage not in tasks:
-                tasks[stage] = progress.add_task(stage, total=total, speed="")
+                tasks[stage] = progress.add_task(stage, total=total, completed=done, speed="")
             task = progress.tasks[progress.task_ids.index(tasks[stage])]
             speed = f"{task.speed:.1f} {unit}/s" if task.speed and "image" in stage else ""
             shown = f"{stage}\n  {note}" if note else stage

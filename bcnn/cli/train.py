@@ -150,6 +150,8 @@ def train(
         console.print(_comparison(tested, finetune))
     for result in runs:
         console.print(_summary(result), markup=False, soft_wrap=True)
+        if "finetune" in result.metrics:
+            console.print(f"  {result.metrics['finetune']['memory']}", markup=False, soft_wrap=True, style="dim")
 
 
 def _run_frozen(chosen: Any, place: Path) -> tuple[Any, Any, bool]:

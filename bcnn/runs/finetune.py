@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,11 +30,12 @@ from ..models.bcnn import BCNN
 from ..report import curves
 from ..report import finetune as report_finetune
 from ..train import config as settings
-from ..train.checkpoint import Progress
+from ..train.checkpoint import LAST, Progress
 from ..train.config import FinetuneConfig
 from ..train.initialise import initialise
 from ..train.loop import Images, Task, Tick
 from ..train.loop import finetune as descend
+from ..train.module import memory_note
 from ..train.plan import hold_out
 from ..train.source import Pixels, Source, StoredMaps, store_maps
 from . import config as configs
@@ -43,6 +44,8 @@ from .train import Trained, check_trainable, claim, describe, finish, test_score
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+METRICS, TUNED, FROZEN = "metrics.json", "tuned_features", "frozen_layers"
 
 
 @dataclass(frozen=True)
@@ -75,23 +78,25 @@ def finetune(
     assert config.finetune is not None
     dataset = load_dataset(config.spec)
     check_trainable(dataset, config.spec)
+    places = configs.folders(out, config.preset)
+    finished = team.lead(lambda: _claim(config, dataset, out, list(places.values()), resume=resume))
+    if len(finished) == len(places):
+        return _read_all(places, dataset)
     models = configs.networks(config, dataset, **report)
-    team.lead(lambda: claim(config, dataset, out))
     root = Path(config.features) if config.features else out / "features"
     frozen, done = describe(config, _only(dataset, TRAIN), models, root / TRAIN, team=team, tick=tick)
     run = _Run(config, config.finetune, dataset, frozen, fabric, team, tick)
-    places = configs.folders(out, config.preset)
     tuned = {
         preset: _train(run, preset, models[preset], folder, done.broken, resume=resume)
         for preset, folder in places.items()
-        if not (resume and _is_finished(folder))
+        if folder not in finished
     }
     tests, _ = describe(config, _only(dataset, TEST), models, root / TEST, team=team, tick=tick)
     for preset, (model, progress) in tuned.items():
         _finish(run, preset, model, progress, places[preset], Features(tests[preset]))
     if not team.leads:
         return [], done
-    runs = [_read(preset, folder) for preset, folder in places.items()]
+    runs, _ = _read_all(places, dataset)
     if len(runs) > 1 and dataset.of(TEST):
         report_finetune.write([one.metrics for one in runs], out)
     return runs, done
@@ -101,12 +106,28 @@ def _only(dataset: Dataset, split: str) -> Dataset:
     return replace(dataset, samples=dataset.of(split))
 
 
-def _is_finished(folder: Path) -> bool:
-    return (folder / "metrics.json").exists()
+def _claim(config: RunConfig, dataset: Dataset, out: Path, places: Sequence[Path], *, resume: bool) -> list[Path]:
+    """Make sure that nothing of another run is lost; returns the folders in which all is done."""
+    claim(config, dataset, out, begun=(LAST,) if resume else ())
+    if not resume:
+        for place in places:
+            (place / METRICS).unlink(missing_ok=True)
+            _remove_scratch(place)
+    return [place for place in places if (place / METRICS).exists()]
 
 
-def _read(preset: str, folder: Path) -> Trained:
-    return Trained(preset, folder, json.loads((folder / "metrics.json").read_text()), [])
+def _remove_scratch(folder: Path) -> None:
+    """What is of use only while the run is at work, and large."""
+    for name in (TUNED, FROZEN):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _read_all(places: Mapping[str, Path], dataset: Dataset) -> tuple[list[Trained], Extracted]:
+    """Runs that are finished, from their folders."""
+    runs = [
+        Trained(preset, folder, json.loads((folder / METRICS).read_text()), []) for preset, folder in places.items()
+    ]
+    return runs, Extracted(len(dataset.samples), 0, runs[0].metrics["broken"])
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -161,7 +182,7 @@ def _sources(
         return None, [Pixels(p, preprocessing, options, tuning.memory_gb * len(p) / total) for p in parts]
     layer = tuning.freeze_until
     samples = tuple(sample for part in parts for sample in part)
-    place = folder / "frozen_layers"
+    place = folder / FROZEN
     shape = store_maps(
         model, replace(run.dataset, samples=samples), layer, place, options, team=run.team,
         tick=lambda done, total: run.tick("storing the output of frozen layers, images", done, total),
@@ -175,7 +196,7 @@ def _sources(
 def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Path, tests: Features) -> None:
     """Describe with the tuned network, put SVMs in the place of the softmax layer, evaluate before and after."""
     bare = with_head(model, model.config.head)
-    place = folder / "tuned_features"
+    place = folder / TUNED
     extract(
         run.dataset, {place: bare}, run.config.extraction, team=run.team,
         tick=lambda done, total: run.tick(f"{preset}: describing with the tuned network, images", done, total),
@@ -192,12 +213,17 @@ def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Pat
         softmax = model.classifier
         assert isinstance(softmax, nn.Linear)
         weight, bias = softmax.weight.detach().cpu(), softmax.bias.detach().cpu()
-        return {"finetune": {**_record(run, progress), "before": before, "softmax": _accuracy(features, weight, bias)}}
+        return {
+            "finetune": {
+                **_record(run, model, progress),
+                "before": before,
+                "softmax": _accuracy(features, weight, bias),
+            }
+        }
 
     curves.plot(progress.history, progress.best_epoch, folder / "curves.png", selected_on=_selected_on(run))
     finish(preset, folder, run.config, run.dataset, bare, Features(place), run.tick, further)
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.rmtree(folder / "frozen_layers", ignore_errors=True)
+    _remove_scratch(folder)
 
 
 def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any]:
@@ -224,7 +250,7 @@ def _selected_on(run: _Run) -> str:
     return settings.VALIDATION if run.tuning.val_share else "nothing: last epoch"
 
 
-def _record(run: _Run, progress: Progress) -> dict[str, Any]:
+def _record(run: _Run, model: BCNN, progress: Progress) -> dict[str, Any]:
     best = progress.best
     return {
         "epochs": run.tuning.epochs,
@@ -236,6 +262,7 @@ def _record(run: _Run, progress: Progress) -> dict[str, Any]:
         "nonfinite": progress.nonfinite,
         "num_sessions": progress.num_sessions,
         "num_processes": run.fabric.world_size,
+        "memory": memory_note(model),
         "train_s": sum(record["time_s"] for record in progress.history),
         "wait_s": sum(record["wait_s"] for record in progress.history),
         "history": progress.history,

@@ -112,15 +112,23 @@ def check_trainable(dataset: Dataset, spec: str) -> None:
         )
 
 
-def claim(config: RunConfig, dataset: Dataset, out: Path) -> None:
-    """Make the run folder, or make sure that results which are there are of the same run: none are lost."""
+def claim(config: RunConfig, dataset: Dataset, out: Path, *, begun: tuple[str, ...] = ()) -> None:
+    """Make the run folder, or make sure that results which are there are of the same run: none are lost.
+
+    Args:
+        config: the run.
+        dataset: its images.
+        out: the run folder.
+        begun: names of files that make a run worth keeping besides metrics.json.
+    """
     path = out / "config.yaml"
-    results = [place / "metrics.json" for place in (out, *out.glob("*/"))]
-    found = [result for result in results if result.exists()]
+    places = (out, *sorted(out.glob("*/")))
+    found = [place / name for name in ("metrics.json", *begun) for place in places if (place / name).exists()]
     if found and path.exists():
-        stored = configs.from_plain(configs.read(path)).result_part()
-        stored["images"] = json.loads(found[0].read_text()).get("listing")
-        wanted = {**config.result_part(), "images": digest_of(listed(dataset), dataset.classes)}
+        stored, wanted = configs.from_plain(configs.read(path)).result_part(), config.result_part()
+        if found[0].suffix == ".json":
+            stored["images"] = json.loads(found[0].read_text()).get("listing")
+            wanted["images"] = digest_of(listed(dataset), dataset.classes)
         differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
         if differing:
             name = differing[0]

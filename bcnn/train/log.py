@@ -43,18 +43,13 @@ class Log:
         """One step."""
         if self._write:
             self._writer.writerow(values)
-            self._board.log_metrics({f"step/{k}": values[k] for k in STEPS[3:]}, values["step"])
-
-    def flush(self) -> None:
-        """What has been said so far stays, whatever happens."""
-        if self._write:
             self._file.flush()
+            self._board.log_metrics({f"step/{k}": values[k] for k in STEPS[3:]}, values["step"])
 
     def epoch(self, progress: Progress, step: int) -> None:
         """The table of epochs so far."""
         if not self._write:
             return
-        self.flush()
         write_csv(self.folder / "epochs.csv", progress.history)
         numbers = {k: v for k, v in progress.history[-1].items() if isinstance(v, int | float)}
         self._board.log_metrics({f"epoch/{name}": value for name, value in numbers.items()}, step)

@@ -85,6 +85,7 @@ class _Training:
         self.optimizer = make_optimizer(task.model, task.config)
         self.parameters = [p for p in task.model.parameters() if p.requires_grad]
         self.stop = StopRequest()
+        self.num_exceptions = 0  # of this step and process
         self.saved_at = time.monotonic()
 
     # --- the whole --------------------------------------------------------------------------------------------------
@@ -96,9 +97,10 @@ class _Training:
         found = checkpoint.load(task.folder / LAST, task.model, self.optimizer, task.identity) if resume else None
         self.progress = found or Progress()
         self.log = Log(task.folder, self._step, write=self.fabric.is_global_zero)
-        with self.log, self.stop, _counted_exceptions(self.progress):
+        with self.log, self.stop, _counted_exceptions(self):
             if not self.progress.history:
                 self._record_epoch(0)
+            self._tell()
             while self.progress.epoch <= task.config.epochs:
                 self._epoch()
         self._take_best()
@@ -159,6 +161,8 @@ class _Training:
             progress.wait_s += time.monotonic() - began
             self._one_part(inputs[-1], part, weight, sums, last=part is parts[-1])
         norm = self._gradient_norm() if not sums[2] else float("nan")
+        progress.num_exceptions += int(self._total(torch.tensor([float(self.num_exceptions)])))
+        self.num_exceptions = 0
         if sums[2] or not norm < float("inf"):
             self._not_finite(parts, inputs)
         else:
@@ -258,7 +262,6 @@ class _Training:
             self._save()
 
     def _save(self) -> None:
-        self.log.flush()
         if self.fabric.is_global_zero:
             path = self.task.folder / LAST
             checkpoint.save(path, self.task.model, self.optimizer, self.progress, self.task.identity)
@@ -338,7 +341,7 @@ class _Training:
 
 
 @contextmanager
-def _counted_exceptions(progress: Progress) -> Iterator[None]:
+def _counted_exceptions(training: _Training) -> Iterator[None]:
     """Gradient rules warn of infinite and NaN entries each time; in a training they are counted."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", GradientExceptionWarning)
@@ -346,7 +349,7 @@ def _counted_exceptions(progress: Progress) -> Iterator[None]:
 
         def count(message: Any, *arguments: Any, **options: Any) -> None:
             if isinstance(message, GradientExceptionWarning) and message.num_matrices:
-                progress.num_exceptions += message.num_matrices
+                training.num_exceptions += message.num_matrices
             else:
                 show(message, *arguments, **options)
 

@@ -226,3 +226,31 @@ def test_without_test_images(tmp_path):
     (result,) = run(config_for(table), tmp_path / "run")
     assert result.metrics["accuracy"] is None
     assert result.metrics["finetune"]["before"]["accuracy"] is None
+
+
+def test_beginning_anew_forgets_the_results_first(pictures, tmp_path):
+    run(config_for(pictures), tmp_path)
+
+    def tick(stage, done, total, note=""):
+        if "training" in stage and done > 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(config_for(pictures), tmp_path, resume=False, tick=tick)
+    assert not (tmp_path / "metrics.json").exists()
+    (result,) = run(config_for(pictures), tmp_path)
+    assert result.metrics["finetune"]["num_sessions"] == 2
+
+
+def test_a_training_that_has_begun_keeps_its_configuration(pictures, tmp_path):
+    def tick(stage, done, total, note=""):
+        if "training" in stage and done > 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(config_for(pictures), tmp_path, tick=tick)
+    before = (tmp_path / "config.yaml").read_text()
+    with pytest.raises(ValueError, match="momentum 0.9 instead of 0.5"):
+        run(config_for(pictures, replace(TUNING, momentum=0.5)), tmp_path)
+    assert (tmp_path / "config.yaml").read_text() == before
+    run(config_for(pictures, replace(TUNING, momentum=0.5)), tmp_path, resume=False)
