@@ -23,8 +23,9 @@ def svd_truncated(
     r"""dL/dA through the SVD with K and Sigma set to zero for eigenvalues below tau.
 
     Paper: Sec. 2.2, "Numerical stability and truncated SVD gradients". It gives no value of tau; read as a threshold on
-    the eigenvalues of A, our default is one unit of rounding times the largest one. The paper still met numerical
-    exceptions, and "simply ignoring these cases worked well for fine-tuning when the learning rates were small": a
+    the eigenvalues of A, our default is one unit of rounding, relative to the largest one, above zero or, where several
+    cannot be told from the smallest one, above that: eps I makes those of dead channels and of fewer features than
+    channels equal. The paper still met numerical exceptions, and "simply ignoring these cases worked well for fine-tuning when the learning rates were small": a
     matrix whose gradient is still not finite contributes zero, and is counted and reported.
     Valid: an approximation; the directions below tau get no gradient.
     Cost: as `svd`.
@@ -33,13 +34,22 @@ def svd_truncated(
         state: what the forward left.
         grad_Z: dL/dZ, shape (..., d, d).
         f: the function.
-        tau: absolute threshold on the eigenvalues of A; default eps times the largest.
+        tau: absolute threshold on the eigenvalues of A; default as above.
         report: called with (matrices ignored, matrices) when there are any; the default warns.
     """
     assert state.sigma is not None
     assert state.U is not None
     sigma = state.sigma
-    floor = torch.finfo(state.U.dtype).eps * sigma.amax(-1, keepdim=True) if tau is None else tau
+    floor = default_tau(sigma, torch.finfo(state.U.dtype).eps) if tau is None else tau
     gradient = svd_gradient(state, grad_Z, f, keep=sigma > floor)
     bad = count_exceptions(gradient, report)
     return torch.where(bad[..., None, None], torch.zeros_like(gradient), gradient)
+
+
+def default_tau(sigma: Tensor, eps: float) -> Tensor:
+    """Thresholds of spectra (..., d), shape (..., 1)."""
+    rounding = eps * sigma.amax(-1, keepdim=True)
+    above = sigma.amin(-1, keepdim=True) + rounding
+    number = (sigma <= above).sum(-1, keepdim=True)
+    repeated = (number > 1) & (number < sigma.shape[-1])  # of equal ones throughout nothing would be left
+    return torch.where(repeated, torch.maximum(above, rounding), rounding)

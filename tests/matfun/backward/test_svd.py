@@ -61,6 +61,26 @@ def test_tau_cuts_the_directions_below_it():
     assert torch.equal(X[2:], torch.zeros(2, 4, dtype=A.dtype))
 
 
+def test_a_ridge_under_few_features_is_cut_by_default():
+    torch.manual_seed(0)
+    X = torch.rand(12, 6, dtype=torch.float64)  # twelve channels, three of them dead, at six locations
+    X[:3] = 0
+    X.requires_grad_()
+    G = random_like(torch.zeros(12, 12, dtype=torch.float64))
+
+    def grad(**options):
+        A = X @ X.mT / 6 + 1e-3 * torch.eye(12, dtype=torch.float64)
+        return torch.autograd.grad((bcnn.sqrtm(A, **options) * G).sum(), X)[0]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = grad(forward="svd", backward="svd_truncated")
+    exact = grad()
+    within = X.detach() @ torch.linalg.pinv(X.detach())  # onto what the features span
+    assert relative_error(within @ found, within @ exact) < 1e-8
+    assert 0 < relative_error(found, exact) < 1
+
+
 def test_svd_gradients_are_less_precise_than_lyapunov_on_close_eigenvalues():
     """The claim of Sec. 3.5, in float64 so that only the formula differs."""
     A = with_spectrum([1.0, 1.0 + 1e-8, 2.0, 2.0 + 1e-8])
