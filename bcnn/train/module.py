@@ -78,9 +78,9 @@ def memory_note(model: BCNN) -> str:
     assert isinstance(classifier, nn.Linear)
     channels = model.config.proj_dim or int(model.backbone.num_channels)  # type: ignore[arg-type]
     used = 3 * 4 * classifier.out_features * model.num_features / 1e6
-    note = f"classifier {model.num_features} x {classifier.out_features}: {used:.0f} MB with gradient and momentum"
+    note = f"classifier {model.num_features} x {classifier.out_features}: {used:.3g} MB with gradient and momentum"
     full = channels**2
     if channels < model.num_features < full:
         whole = 3 * 4 * classifier.out_features * full / 1e6
-        note += f" (upper triangle; the whole {channels} x {channels} matrix would take {whole:.0f} MB)"
+        note += f" (upper triangle; the whole {channels} x {channels} matrix would take {whole:.3g} MB)"
     return note

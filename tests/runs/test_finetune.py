@@ -250,7 +250,7 @@ def test_a_training_that_has_begun_keeps_its_configuration(pictures, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(config_for(pictures), tmp_path, tick=tick)
     before = (tmp_path / "config.yaml").read_text()
-    with pytest.raises(ValueError, match="momentum 0.9 instead of 0.5"):
+    with pytest.raises(ValueError, match=r"momentum 0\.9 instead of 0\.5"):
         run(config_for(pictures, replace(TUNING, momentum=0.5)), tmp_path)
     assert (tmp_path / "config.yaml").read_text() == before
     run(config_for(pictures, replace(TUNING, momentum=0.5)), tmp_path, resume=False)

@@ -25,8 +25,9 @@ def svd_truncated(
     Paper: Sec. 2.2, "Numerical stability and truncated SVD gradients". It gives no value of tau; read as a threshold on
     the eigenvalues of A, our default is one unit of rounding, relative to the largest one, above zero or, where several
     cannot be told from the smallest one, above that: eps I makes those of dead channels and of fewer features than
-    channels equal. The paper still met numerical exceptions, and "simply ignoring these cases worked well for fine-tuning when the learning rates were small": a
-    matrix whose gradient is still not finite contributes zero, and is counted and reported.
+    channels equal. The paper still met numerical exceptions, and "simply ignoring these cases worked well for
+    fine-tuning when the learning rates were small": a matrix whose gradient is still not finite contributes zero, and
+    is counted and reported.
     Valid: an approximation; the directions below tau get no gradient.
     Cost: as `svd`.
 
