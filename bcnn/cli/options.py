@@ -103,6 +103,9 @@ def progress_bars(unit: str, *, show: bool = True) -> Iterator[Any]:
 
         def tick(stage: str, done: int, total: int, note: str = "") -> None:
             if stage not in tasks:
+                for name, before in tasks.items():  # what is over stands still, and of no great interest makes room
+                    progress.stop_task(before)
+                    progress.update(before, visible="image" in name)
                 tasks[stage] = progress.add_task(stage, total=total, completed=done, speed="")
             task = progress.tasks[progress.task_ids.index(tasks[stage])]
             speed = f"{task.speed:.1f} {unit}/s" if task.speed and "image" in stage else ""

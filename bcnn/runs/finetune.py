@@ -13,6 +13,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,22 +85,35 @@ def finetune(
         return _read_all(places, dataset)
     models = configs.networks(config, dataset, **report)
     root = Path(config.features) if config.features else out / "features"
-    frozen, done = describe(config, _only(dataset, TRAIN), models, root / TRAIN, team=team, tick=tick)
+
+    def before(split: str) -> tuple[dict[str, Path], Extracted]:
+        hear = partial(_renamed, tick, f"describing {split} images")
+        return describe(config, _only(dataset, split), models, root / split, team=team, tick=hear)
+
+    frozen, done = before(TRAIN)
+    broken = done.broken
+    if config.finetune.select_on == settings.TEST:
+        broken = broken | before(TEST)[1].broken
     run = _Run(config, config.finetune, dataset, frozen, fabric, team, tick)
     tuned = {
-        preset: _train(run, preset, models[preset], folder, done.broken, resume=resume)
+        preset: _train(run, preset, models[preset], folder, broken, resume=resume)
         for preset, folder in places.items()
         if folder not in finished
     }
-    tests, _ = describe(config, _only(dataset, TEST), models, root / TEST, team=team, tick=tick)
+    tests, of_tests = before(TEST)
     for preset, (model, progress) in tuned.items():
         _finish(run, preset, model, progress, places[preset], Features(tests[preset]))
+    done = Extracted(len(dataset.samples), done.num_done + of_tests.num_done, done.broken | of_tests.broken)
     if not team.leads:
         return [], done
     runs, _ = _read_all(places, dataset)
     if len(runs) > 1 and dataset.of(TEST):
         report_finetune.write([one.metrics for one in runs], out)
     return runs, done
+
+
+def _renamed(tick: Tick, name: str, stage: str, done: int, total: int) -> None:
+    tick(name, done, total)
 
 
 def _only(dataset: Dataset, split: str) -> Dataset:
@@ -140,7 +154,7 @@ def _train(
     config, tuning = run.config, run.tuning
     good = [sample for sample in run.dataset.of(TRAIN) if sample.name not in broken]
     if tuning.select_on == settings.TEST:
-        chosen, held_out = good, list(run.dataset.of(TEST))
+        chosen, held_out = good, [sample for sample in run.dataset.of(TEST) if sample.name not in broken]
     else:
         chosen, held_out = hold_out(good, tuning.val_share, config.seed)
     features = Features(run.frozen[preset])

@@ -202,12 +202,16 @@ def test_methods_by_name_reach_the_head(pictures):
         config_for(pictures, preset=("o2p",), backward="lyapunov")
 
 
-def test_a_broken_image_is_named_and_left_out(tmp_path):
-    root = picture_folder(tmp_path / "pictures", classes=2, train=5, test=2)
-    (root / "train" / "class_1" / "2.png").write_bytes(b"nothing")
-    (result,) = run(config_for(root), tmp_path / "run")
-    assert any("2.png" in name for name in result.metrics["broken"])
-    assert result.metrics["num_train"] == 9
+@pytest.mark.parametrize("select_on", ["validation", "test"])
+def test_broken_images_are_named_and_left_out(tmp_path, select_on):
+    root = picture_folder(tmp_path / "pictures", classes=2, train=5, test=3)
+    for split in ("train", "test"):
+        (root / split / "class_1" / "2.png").write_bytes(b"nothing")
+    config = config_for(root, replace(TUNING, select_on=select_on))
+    (result,), done = runs.finetune(config, tmp_path / "run", start(), team=Team(), tick=quiet)
+    names = {f"{split}/class_1/2.png" for split in ("train", "test")}
+    assert set(done.broken) == set(result.metrics["broken"]) == names
+    assert (result.metrics["num_train"], result.metrics["num_test"]) == (9, 5)
 
 
 def test_two_presets_share_no_weights(pictures, tmp_path):
