@@ -57,6 +57,7 @@ def test_train_again_from_the_run_folder_and_compare(run, pictures, tmp_path):
     [
         (["--epochs", "3"], "expected finetune with epochs"),
         (["--lr", "0.1"], "expected finetune with lr"),
+        (["--no-resume"], "expected finetune with resume"),
         (["--finetune", "--lr", "0"], "expected lr > 0"),
         (["--finetune", "--momentum", "1"], "expected momentum below 1"),
         (["--finetune", "--schedule", "cosin"], "schedule 'cosin'; did you mean 'cosine'"),
@@ -85,6 +86,15 @@ def test_a_bad_file_names_the_field(run, pictures, tmp_path):
     code, _, err = run("train", "--config", path)
     assert code == 2
     assert "unknown option 'learning_rate'" in err
+
+
+@pytest.mark.parametrize("line", ["lr: [1]", "clip: yes", "epochs: true"])
+def test_a_bad_type_in_a_file_names_the_field(run, pictures, tmp_path, line):
+    path = tmp_path / "bad.yaml"
+    path.write_text(f"spec: {pictures}\nfinetune: true\n{line}\n")
+    code, _, err = run("train", "--config", path)
+    assert code == 2
+    assert f"expected a single number or text for {line.split(':')[0]}" in err
 
 
 def test_compare_wants_finished_runs(run, tmp_path):

@@ -68,6 +68,9 @@ def _load_config(context: typer.Context, path: Path | None) -> Path | None:
         if parameter is None:
             raise unknown_name(str(path), "option", name, known)
         several = parameter.nargs == -1 or getattr(parameter, "multiple", False)
+        is_flag = getattr(parameter, "is_flag", False)
+        if (isinstance(value, bool) and not is_flag) or (isinstance(value, list) and not several and name != "preset"):
+            raise ValueError(f"{path}: expected a single number or text for {name}, got {value!r}.")
         if several and not isinstance(value, list):
             value = [value]
         elif isinstance(value, list) and not several:

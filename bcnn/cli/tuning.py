@@ -66,8 +66,10 @@ def without_defaults(values: dict[str, Any], context: typer.Context) -> dict[str
     """Options of fine-tuning only where they were given, which a run without it refuses."""
     from ..runs.config import FINETUNE_FIELDS
 
-    sources = {name: context.get_parameter_source(name) for name in values}
+    sources = {name: context.get_parameter_source(name) for name in (*values, "resume")}
     given = {name for name, source in sources.items() if source is not None and source.name != "DEFAULT"}
+    if "resume" in given:
+        raise ValueError("train: expected finetune with resume, got a run without fine-tuning, which always goes on.")
     return {name: value for name, value in values.items() if name not in FINETUNE_FIELDS or name in given}
 
 
@@ -82,13 +84,17 @@ def run(chosen: Any, place: Path, *, resume: bool) -> tuple[Any, Any, bool]:
     fabric = start(devices=tuning.devices, nodes=tuning.nodes, precision=chosen.precision, device=chosen.device)
     team = join()
     try:
-        with o.progress_bars("images", show=team.leads) as tick:
+        with o.progress_bars("images", show=team.leads) as tick, team.together():
             runs, done = finetune(
                 chosen, place, fabric, resume=resume, team=team, tick=tick, report=o.download_report()
             )
     except Interrupted:
         if team.leads:
             typer.secho(f"bcnn: stopped and saved in {place}; the same command goes on from there.", err=True)
+        raise
+    except ArithmeticError:  # all processes know
+        if not team.leads:
+            raise SystemExit(2) from None
         raise
     finally:
         leave()

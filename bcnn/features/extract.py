@@ -219,6 +219,8 @@ def _work(
     first = next(iter(models.values()))
     first.backbone.to(options.device)
     first.projection.to(options.device)
+    for model in models.values():
+        model.head.to(options.device)
     chunks = [range(n * options.chunk, min(len(samples), (n + 1) * options.chunk)) for n in todo]
     total = sum(len(chunk) for chunk in chunks)
     done = 0

@@ -147,6 +147,14 @@ def with_classifier(model: BCNN, weight: Tensor, bias: Tensor) -> BCNN:
     return whole.eval()
 
 
+def without_classifier(model: BCNN) -> BCNN:
+    """The same backbone, projection and head; their parameters are shared."""
+    bare = BCNN(replace(model.config, num_classes=None), model.backbone)
+    bare.projection = model.projection
+    bare.head = model.head
+    return bare.eval()
+
+
 def _started(
     backbone: str, weights: str | None, layer: str | None, image_size: int | None, report: Report
 ) -> tuple[Backbone | TimmBackbone, Preprocessing, str | None]:

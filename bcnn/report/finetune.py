@@ -12,7 +12,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from ..files import write_csv, written_whole
-from .tables import Layout, Record
+from .tables import Layout, Record, groups
 
 HEADER = (
     "run", "seeds", "before %", "after %", "gain", "softmax %", "epochs chosen", "skipped", "exceptions", "minutes",
@@ -38,7 +38,7 @@ def records_of(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     tables: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for own in metrics:
         tables[title_of(own)].append(own)
-    records = []
+    records: list[dict[str, Any]] = []
     for title, members in tables.items():
         shared = _shared([own["config"] for own in members])
         rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -129,11 +129,20 @@ terminal_table, markdown = LAYOUT.terminal, LAYOUT.markdown
 
 
 def plot(records: Sequence[Record], path: Path) -> None:
-    """Before and after, a pair of bars a row."""
+    """Before and after, a pair of bars a row; a panel a table."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 0.7 * len(records) + 1.6), layout="constrained")
-    axes = figure.subplots()
+    tables = groups(records, LAYOUT.title)
+    heights = [0.7 * len(rows) + 1.0 for rows in tables]
+    figure = Figure(figsize=(8, sum(heights) + 0.6), layout="constrained")
+    panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, rows in zip(panels, tables, strict=True):
+        _bars(axes, rows)
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+
+
+def _bars(axes: Any, records: Sequence[Record]) -> None:
     for shift, name, colour in ((-0.2, "before", "silver"), (0.2, "after", "tab:blue")):
         widths = [100 * float(record[name]) for record in records]
         spread = [100 * float(record[f"{name}_sd"] or 0) for record in records]
@@ -142,11 +151,9 @@ def plot(records: Sequence[Record], path: Path) -> None:
         axes.bar_label(bars, fmt="%.1f", label_type="center", fontsize=8)
     axes.set_yticks(range(len(records)), [str(record["name"]) for record in records], fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel("test accuracy %, standard deviation over seeds")
-    axes.set_title(str(records[0]["title"]), fontsize=9)
+    axes.set_xlabel("test accuracy %, standard deviation over seeds", fontsize=8)
+    axes.set_title(str(records[0]["title"]), fontsize=9, loc="left")
     axes.legend(fontsize=8, loc="lower right")
-    with written_whole(path) as temporary:
-        figure.savefig(temporary, dpi=120)
 
 
 def write(metrics: Sequence[Mapping[str, Any]], out: Path) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ epochs.csv, curves.png, tensorboard/ and, if a step was not finite, nonfinite.cs
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -17,28 +18,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..classify.accuracy import evaluate_scores
 from ..classify.fit import fit_classifier
 from ..data.contract import TEST, TRAIN, Dataset, Sample
 from ..data.spec import load_dataset
-from ..features.extract import Extracted, extract, with_head
+from ..features.extract import Extracted, extract
 from ..features.folder import Features
 from ..features.team import Team
 from ..models.backbones.contract import Backbone
-from ..models.bcnn import BCNN
+from ..models.bcnn import BCNN, with_classifier, without_classifier
 from ..report import curves
 from ..report import finetune as report_finetune
 from ..train import config as settings
 from ..train.checkpoint import LAST, Progress
 from ..train.config import FinetuneConfig
 from ..train.initialise import initialise
-from ..train.loop import Images, Task, Tick
+from ..train.loop import Task, Tick
 from ..train.loop import finetune as descend
-from ..train.module import memory_note
+from ..train.module import make_optimizer, memory_note
 from ..train.plan import hold_out
 from ..train.source import Pixels, Source, StoredMaps, store_maps
+from ..train.step import Images
 from . import config as configs
 from .config import RunConfig
 from .train import Trained, check_trainable, claim, describe, finish, test_scores
@@ -82,8 +85,10 @@ def finetune(
     places = configs.folders(out, config.preset)
     finished = team.lead(lambda: _claim(config, dataset, out, list(places.values()), resume=resume))
     if len(finished) == len(places):
-        return _read_all(places, dataset)
+        return _read_all(places, dataset, out, team)
     models = configs.networks(config, dataset, **report)
+    for model in models.values():
+        _try(model, config.finetune, len(dataset.classes))
     root = Path(config.features) if config.features else out / "features"
 
     def before(split: str) -> tuple[dict[str, Path], Extracted]:
@@ -103,13 +108,25 @@ def finetune(
     tests, of_tests = before(TEST)
     for preset, (model, progress) in tuned.items():
         _finish(run, preset, model, progress, places[preset], Features(tests[preset]))
+    team.wait()
     done = Extracted(len(dataset.samples), done.num_done + of_tests.num_done, done.broken | of_tests.broken)
-    if not team.leads:
-        return [], done
-    runs, _ = _read_all(places, dataset)
-    if len(runs) > 1 and dataset.of(TEST):
-        report_finetune.write([one.metrics for one in runs], out)
+    runs, _ = _read_all(places, dataset, out, team)
     return runs, done
+
+
+def _try(model: BCNN, tuning: FinetuneConfig, num_classes: int) -> None:
+    """Names of layers and parts are refused now, not after hours of describing."""
+    trial = with_classifier(copy.deepcopy(model), *_zeros(model, num_classes))
+    backbone: Any = trial.backbone
+    backbone.freeze_until(tuning.freeze_until)
+    if tuning.checkpoint_activations:
+        backbone.checkpoint_activations()
+    make_optimizer(trial, tuning)
+
+
+def _zeros(model: BCNN, num_classes: int) -> tuple[Tensor, Tensor]:
+    """A classifier that says nothing."""
+    return torch.zeros(num_classes, model.num_features), torch.zeros(num_classes)
 
 
 def _renamed(tick: Tick, name: str, stage: str, done: int, total: int) -> None:
@@ -136,12 +153,19 @@ def _remove_scratch(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _read_all(places: Mapping[str, Path], dataset: Dataset) -> tuple[list[Trained], Extracted]:
-    """Runs that are finished, from their folders."""
+def _read_all(places: Mapping[str, Path], dataset: Dataset, out: Path, team: Team) -> tuple[list[Trained], Extracted]:
+    """Runs that are finished, from their folders; their comparison is written, and what they no longer need removed."""
     runs = [
         Trained(preset, folder, json.loads((folder / METRICS).read_text()), []) for preset, folder in places.items()
     ]
-    return runs, Extracted(len(dataset.samples), 0, runs[0].metrics["broken"])
+    done = Extracted(len(dataset.samples), 0, runs[0].metrics["broken"])
+    if not team.leads:
+        return [], done
+    for folder in places.values():
+        _remove_scratch(folder)
+    if len(runs) > 1 and dataset.of(TEST):
+        report_finetune.write([one.metrics for one in runs], out)
+    return runs, done
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -209,7 +233,7 @@ def _sources(
 
 def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Path, tests: Features) -> None:
     """Describe with the tuned network, put SVMs in the place of the softmax layer, evaluate before and after."""
-    bare = with_head(model, model.config.head)
+    bare = without_classifier(model)
     place = folder / TUNED
     extract(
         run.dataset, {place: bare}, run.config.extraction, team=run.team,
@@ -235,9 +259,8 @@ def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Pat
             }
         }
 
-    curves.plot(progress.history, progress.best_epoch, folder / "curves.png", selected_on=_selected_on(run))
+    curves.plot(progress.history, progress.best_epoch, folder / "curves.png", selected_on=_selected_on(progress))
     finish(preset, folder, run.config, run.dataset, bare, Features(place), run.tick, further)
-    _remove_scratch(folder)
 
 
 def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any]:
@@ -258,17 +281,16 @@ def _accuracy(features: Features, weight: Any, bias: Any) -> dict[str, Any]:
     return {"accuracy": evaluation.accuracy, "interval95": list(evaluation.interval)}
 
 
-def _selected_on(run: _Run) -> str:
-    if run.tuning.select_on == settings.TEST:
-        return settings.TEST
-    return settings.VALIDATION if run.tuning.val_share else "nothing: last epoch"
+def _selected_on(progress: Progress) -> str:
+    """What the epoch was chosen on; with nothing held out, such as one image a class, the last one counts."""
+    return str(progress.best["held_out"] or "nothing: last epoch")
 
 
 def _record(run: _Run, model: BCNN, progress: Progress) -> dict[str, Any]:
     best = progress.best
     return {
         "epochs": run.tuning.epochs,
-        "selected_on": _selected_on(run),
+        "selected_on": _selected_on(progress),
         "best_epoch": progress.best_epoch,
         "best_val_accuracy": best["val_accuracy"],
         "num_skipped": len(progress.nonfinite),

@@ -137,7 +137,11 @@ def claim(config: RunConfig, dataset: Dataset, out: Path, *, begun: tuple[str, .
                 f"train: expected {out} to be new or a run of the same configuration, got one with {name} {details}; "
                 "choose another --out (features can be shared: --features)."
             )
-    configs.write(config, path)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        configs.write(config, path)
+    except OSError as error:
+        raise OSError(f"train: expected to make the run folder {out}, got: {error}; choose another --out.") from None
 
 
 def finish(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
 import warnings
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,7 +26,6 @@ def start(
     CUDA is written with care and untested.
     """
     from lightning_fabric import Fabric
-    from lightning_fabric.strategies import DDPStrategy
 
     _quiet()
     kind = torch.device(device)
@@ -39,12 +41,29 @@ def start(
         accelerator=kind.type,
         devices=own,
         num_nodes=nodes,
-        strategy=DDPStrategy(process_group_backend=backend, timeout=timedelta(days=7)) if several else "auto",
+        strategy=_strategy(backend) if several else "auto",
         precision=PRECISIONS[precision],  # type: ignore[arg-type]
         loggers=list(loggers),
     )
+    _end_with_parent()
     fabric.launch()
     return fabric
+
+
+def _strategy(backend: str) -> Any:
+    from lightning_fabric.strategies import DDPStrategy
+
+    # Batch statistics are fixed, so there are no buffers to share.
+    return DDPStrategy(process_group_backend=backend, timeout=timedelta(days=7), broadcast_buffers=False)
+
+
+def _end_with_parent() -> None:
+    """A process that another one has started here does not outlive it; on Linux."""
+    started_here = os.environ.get("LOCAL_RANK", "0") != "0" and "TORCHELASTIC_RUN_ID" not in os.environ
+    if started_here and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        if os.getppid() == 1:
+            raise SystemExit(0)
 
 
 def _quiet() -> None:

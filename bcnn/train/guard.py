@@ -6,7 +6,9 @@ Simply ignoring these cases worked well for fine-tuning". Here they are ignored 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..errors import NonFiniteTrainingError
+from ..pooling.head import Head
+from .module import Trained
 
 MOST_IN_A_ROW = 20  # steps skipped one after the other before it stops nevertheless
 
@@ -53,52 +57,104 @@ def decide(event: Event, policy: str, num_in_a_row: int) -> None:
         )
 
 
-def find_layer(network: nn.Module, values: Tensor, labels: Tensor) -> tuple[str, str] | None:
+def spoilt_network(epoch: int, layer: str, images: Sequence[str]) -> NonFiniteTrainingError:
+    """The error for a network that says nothing finite of images that it is not trained on: no step can be skipped."""
+    return NonFiniteTrainingError(
+        f"finetune: expected finite scores of held-out images after epoch {epoch}, got others, first in {layer}; "
+        f"images: {', '.join(images[:3])}. The weights are spoilt: begin anew (--no-resume) with a lower lr, clip, a "
+        "larger eps, or backward 'lyapunov' or 'loewner'."
+    )
+
+
+@dataclass
+class _Call:
+    """A layer at work; whether the gradients of its input and output are finite becomes known later."""
+
+    name: str
+    module: nn.Module
+    is_leaf: bool
+    input_good: bool | None = None
+    output_good: bool | None = None
+
+
+class _Watch:
+    """Hooks on every layer, and on the head, whose matrix function need not be called as a layer of its own."""
+
+    def __init__(self, network: nn.Module):
+        self.calls: list[_Call] = []
+        self.at_work: list[_Call] = []
+        self.first_bad: _Call | None = None
+        self._handles: list[Any] = []
+        for name, module in network.named_modules():
+            is_leaf = not any(True for _ in module.children())
+            if is_leaf or isinstance(module, Head):
+                call = partial(_Call, name, module, is_leaf)
+                self._handles.append(module.register_forward_pre_hook(partial(self._begin, call)))
+                self._handles.append(module.register_forward_hook(self._end))
+
+    def _begin(self, call: Callable[[], _Call], module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        own = call()
+        self.at_work.append(own)
+        if inputs and isinstance(inputs[0], Tensor) and inputs[0].requires_grad:
+            inputs[0].register_hook(lambda grad: setattr(own, "input_good", bool(grad.isfinite().all())))
+
+    def _end(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        own = self.at_work.pop()
+        self.calls.append(own)
+        if not isinstance(output, Tensor):
+            return
+        if self.first_bad is None and not output.isfinite().all():
+            self.first_bad = own
+        if output.requires_grad:
+            output.register_hook(lambda grad: setattr(own, "output_good", bool(grad.isfinite().all())))
+
+    def remove(self) -> None:
+        """The network is as it was."""
+        for handle in self._handles:
+            handle.remove()
+
+    def spoiler(self) -> _Call | None:
+        """The layer, nearest the loss, that turned a finite gradient of its output into another one of its input."""
+        found = [call for call in self.calls if call.output_good and call.input_good is False]
+        found = [call for call in found if call.is_leaf] or found
+        return found[-1] if found else None
+
+
+def find_layer(network: Trained, values: Tensor, labels: Tensor) -> tuple[str, str] | None:
     """Run a batch again and look at every layer: what is not finite, and the first layer to make it so.
 
     Returns: "loss" or "gradient", and the layer; None if all is finite.
     """
     if not values.isfinite().all():
         return "loss", "the input"
-    finite: list[tuple[str, Any]] = []  # in order of computation; the gradient of the output becomes known later
-    seen: dict[int, bool] = {}
-    handles = []
-    bad: list[str] = []
-
-    def look(name: str, module: nn.Module, output: Any) -> None:
-        if not isinstance(output, Tensor):
-            return
-        number = len(finite)
-        finite.append((name, module))
-        if not bad and not output.isfinite().all():
-            bad.append(describe(name, module))
-        if output.requires_grad:
-            output.register_hook(lambda grad: seen.__setitem__(number, bool(grad.isfinite().all())))
-
-    for name, module in network.named_modules():
-        if not any(True for _ in module.children()):
-            handles.append(module.register_forward_hook(lambda m, i, o, name=name: look(name, m, o)))
+    watch = _Watch(network)
     try:
         with torch.enable_grad():
-            loss = functional.cross_entropy(network(values), labels)
-        if bad or not loss.isfinite():
-            return "loss", bad[0] if bad else "the loss"
-        grads = torch.autograd.grad(loss, [p for p in network.parameters() if p.requires_grad], allow_unused=True)
+            loss = functional.cross_entropy(network.scores(values).float(), labels)
+        if watch.first_bad or not loss.isfinite():
+            return "loss", describe(watch.first_bad) if watch.first_bad else "the loss"
+        watched = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        grads = torch.autograd.grad(loss, list(watched.values()), allow_unused=True)
     except ArithmeticError as error:
-        return "loss", f"{describe(*finite[-1]) if finite else 'the input'}, then: {error}"
+        if watch.first_bad:
+            return "loss", describe(watch.first_bad)
+        if watch.at_work:
+            return "loss", f"{describe(watch.at_work[-1])}: {error}"
+        return "gradient", str(error)
     finally:
-        for handle in handles:
-            handle.remove()
-    spoilt = [number for number, good in seen.items() if not good]
-    if spoilt:  # the layer after the last one whose output has such a gradient made it
-        after = max(spoilt) + 1
-        return "gradient", describe(*finite[after]) if after < len(finite) else "the loss"
-    if all(grad is None or grad.isfinite().all() for grad in grads):
-        return None
-    names = [name for name, p in network.named_parameters() if p.requires_grad]
-    return "gradient", next(n for n, g in zip(names, grads, strict=True) if g is not None and not g.isfinite().all())
+        watch.remove()
+    spoiler = watch.spoiler()
+    if spoiler is not None:
+        return "gradient", describe(spoiler)
+    if any(call.output_good is False for call in watch.calls):
+        return "gradient", "the loss"
+    bad = [name for name, grad in zip(watched, grads, strict=True) if grad is not None and not grad.isfinite().all()]
+    return ("gradient", bad[0].removeprefix("model.")) if bad else None
 
 
-def describe(name: str, module: nn.Module) -> str:
-    """A layer's name and kind."""
-    return f"{name.removeprefix('model.')} ({type(module).__name__})"
+def describe(call: _Call) -> str:
+    """A layer's name and kind; of the head, what it does."""
+    kind = type(call.module).__name__
+    if isinstance(call.module, Head):
+        kind = f"{call.module.config.pooling} pooling, {', '.join(call.module.config.normalize)}"
+    return f"{call.name.removeprefix('model.')} ({kind})"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import math
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ..files import read_csv, write_csv, written_whole
-from .checkpoint import Progress
 
 STEPS = ("step", "epoch", "batch", "loss", "accuracy", "gradient_norm", "lr")
 
@@ -19,16 +21,21 @@ class Log:
     Args:
         folder: of the run.
         step: the next one, from 0.
+        fresh: whether the training begins; what another one has left is removed.
         write: whether this process writes at all.
     """
 
-    def __init__(self, folder: Path, step: int, *, write: bool = True):
+    def __init__(self, folder: Path, step: int, *, fresh: bool, write: bool = True):
         self.folder, self._write = folder, write
         if not write:
             return
         from lightning_fabric.loggers import TensorBoardLogger
 
         folder.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            shutil.rmtree(folder / "tensorboard", ignore_errors=True)
+            for name in ("nonfinite.csv", "epochs.csv"):
+                (folder / name).unlink(missing_ok=True)
         path = folder / "steps.csv"
         before = [row for row in _whole_rows(path) if int(row["step"]) < step] if step else []
         with written_whole(path) as temporary, temporary.open("w", newline="") as file:
@@ -37,31 +44,42 @@ class Log:
             writer.writerows(before)
         self._file = path.open("a", newline="")
         self._writer = csv.DictWriter(self._file, fieldnames=STEPS, lineterminator="\n")
-        self._board = TensorBoardLogger(folder, name="tensorboard", version="", purge_step=step if step else None)
+        self._board = TensorBoardLogger(
+            folder, name="tensorboard", version="", purge_step=step, filename_suffix=f".{step}"
+        )
 
     def step(self, **values: Any) -> None:
         """One step."""
         if self._write:
             self._writer.writerow(values)
             self._file.flush()
-            self._board.log_metrics({f"step/{k}": values[k] for k in STEPS[3:]}, values["step"])
+            numbers = {f"step/{name}": values[name] for name in STEPS[3:] if math.isfinite(values[name])}
+            self._board.log_metrics(numbers, values["step"])
 
-    def epoch(self, progress: Progress, step: int) -> None:
-        """The table of epochs so far."""
+    def epoch(self, history: Sequence[dict[str, Any]], step: int) -> None:
+        """The table of epochs so far; `step` is the next one."""
         if not self._write:
             return
-        write_csv(self.folder / "epochs.csv", progress.history)
-        numbers = {k: v for k, v in progress.history[-1].items() if isinstance(v, int | float)}
-        self._board.log_metrics({f"epoch/{name}": value for name, value in numbers.items()}, step)
-        self._board.save()
+        write_csv(self.folder / "epochs.csv", history)
+        last = history[-1]
+        numbers = {
+            f"epoch/{name.replace('val_', str(last['held_out']) + '_')}": value
+            for name, value in last.items()
+            if isinstance(value, int | float) and math.isfinite(value)
+        }
+        self._board.log_metrics(numbers, max(0, step - 1))  # the last of its steps: a later session begins after it
 
-    def nonfinite(self, progress: Progress) -> None:
-        """The batches that were left out."""
+    def nonfinite(self, events: Sequence[dict[str, Any]]) -> None:
+        """The batches that were left out, and the one that ended the run."""
         if self._write:
-            write_csv(
-                self.folder / "nonfinite.csv",
-                [{**event, "images": "; ".join(event["images"])} for event in progress.nonfinite],
-            )
+            rows = [{**event, "images": "; ".join(event["images"])} for event in events]
+            write_csv(self.folder / "nonfinite.csv", rows)
+
+    def flush(self) -> None:
+        """What has been said so far stays, whatever happens."""
+        if self._write:
+            self._board.save()
+            self._board.experiment.flush()
 
     def __enter__(self) -> Log:
         return self

@@ -27,7 +27,21 @@ class Trained(nn.Module):
         self.model, self.start = model, start
 
     def forward(self, values: Tensor) -> Tensor:
-        """Scores, shape (B, classes)."""
+        """Scores, shape (B, classes); NaN where a layer refuses values that are not finite.
+
+        No process may leave the others alone in a step: what is wrong is found out afterwards.
+        """
+        try:
+            return self.scores(values)
+        except ArithmeticError:
+            classifier = self.model.classifier
+            assert isinstance(classifier, nn.Linear)
+            used = [p.sum() for p in self.parameters() if p.requires_grad]
+            nothing = torch.stack(used).sum() if used else values.sum()
+            return (nothing * float("nan")).expand(len(values), classifier.out_features)
+
+    def scores(self, values: Tensor) -> Tensor:
+        """Scores, or the layer's error."""
         if self.start is None:
             scores: Tensor = self.model(values)
             return scores

@@ -65,8 +65,13 @@ def share_of(batch: Sequence[Item], rank: int, size: int) -> tuple[list[Item], i
     return (own, len(own)) if own else ([batch[0]], 0)
 
 
+def in_parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    """A few at a time."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
 def learning_rate(config: FinetuneConfig, epochs_done: float) -> float:
-    """The learning rate after so many epochs; a batch is a fraction of one."""
+    """The learning rate after so many epochs; the middle of a batch is taken for it."""
     if epochs_done < config.warmup_epochs:
         return config.lr * epochs_done / config.warmup_epochs
     if config.schedule == "cosine":

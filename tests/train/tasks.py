@@ -11,9 +11,10 @@ from bcnn.features.extract import ExtractOptions
 from bcnn.models.bcnn import BCNN, build_model
 from bcnn.train.config import FinetuneConfig
 from bcnn.train.engine import start
-from bcnn.train.loop import Images, Task, finetune
+from bcnn.train.loop import Task, finetune
 from bcnn.train.plan import hold_out
 from bcnn.train.source import Pixels
+from bcnn.train.step import Images
 from tests.features.images import dataset_of, picture_folder
 
 CONFIG = FinetuneConfig(epochs=3, lr=0.05, batch_size=6, val_share=0.25)

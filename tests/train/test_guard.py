@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from bcnn.errors import NonFiniteTrainingError
+from bcnn.errors import NonFiniteTrainingError, NotFiniteError
 from bcnn.train import guard
 from bcnn.train.module import Trained
 from tests.train.tasks import small_network
@@ -57,6 +57,42 @@ def test_the_layer_that_spoils_the_values_is_named():
     assert layer.startswith("projection (Spoiler)")
 
 
+def test_the_first_bad_layer_is_named_although_the_head_refuses_it():
+    model = small_network()
+    with torch.no_grad():
+        model.backbone.layers.conv2.bias[0] = float("nan")
+    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("loss", "backbone.layers.conv2 (Conv2d)")
+
+
+def test_a_layer_that_raises_is_named():
+    class Refuses(nn.Module):
+        def forward(self, x):
+            raise NotFiniteError("not with me")
+
+    model = small_network()
+    model.projection = Refuses()
+    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("loss", "projection (Refuses): not with me")
+
+
+@pytest.mark.parametrize(
+    ("size", "layer"),
+    [(32, "head (bilinear pooling, matrix_sqrt, signed_sqrt, l2)"), (128, "head.normalizations.0 (MatrixSqrt)")],
+    ids=["thin", "whole"],
+)
+def test_the_matrix_function_is_named(size, layer, monkeypatch):
+    """Where it goes through the Gram matrix it is no layer of its own."""
+    model = small_network()
+    head = model.head
+    pool, call = head._pool, head.normalizations[0].forward
+    spoil = lambda x: Spoil.apply(x, False)  # noqa: E731
+    if size == 32:
+        monkeypatch.setattr(head, "_pool", lambda *inputs: (lambda m, start: (spoil(m), start))(*pool(*inputs)))
+    else:
+        monkeypatch.setattr(head.normalizations[0], "forward", lambda A, **options: spoil(call(A, **options)))
+    assert guard.find_layer(Trained(model), torch.rand(2, 3, size, size), LABELS) == ("gradient", layer)
+    assert head._use_thin(torch.rand(2, 32, 16)) is (size == 32) or size == 128
+
+
 def test_an_input_that_is_not_finite():
     assert guard.find_layer(Trained(small_network()), IMAGES * float("inf"), LABELS) == ("loss", "the input")
 
@@ -64,7 +100,7 @@ def test_an_input_that_is_not_finite():
 def test_the_last_layers_weights():
     model = small_network()
     model.classifier.weight.register_hook(lambda grad: grad * float("nan"))
-    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("gradient", "model.classifier.weight")
+    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("gradient", "classifier.weight")
 
 
 def test_stopping_and_skipping():

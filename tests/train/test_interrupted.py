@@ -105,3 +105,62 @@ def test_two_processes_have_the_losses_of_one(pictures, alone, tmp_path, launche
     assert found == pytest.approx(expected, rel=1e-4)
     for ours, theirs in zip(read_csv(out / "epochs.csv"), read_csv(alone / "epochs.csv"), strict=True):
         assert float(ours["val_loss"]) == pytest.approx(float(theirs["val_loss"]), rel=1e-4)
+
+
+SPOILER = """
+import sys
+import torch.distributed as dist
+from bcnn.train.source import Pixels
+
+original = Pixels.batches
+
+def batches(self, items, sizes):
+    for number, values in enumerate(original(self, items, sizes)):
+        if number in (1, 4) and len(items) > 8 and dist.get_rank() == 0:
+            values[0, 0, 0, 0] = float("nan")
+        yield values
+
+Pixels.batches = batches
+from bcnn.cli import main
+main()
+"""
+
+
+def test_what_is_not_finite_in_one_process_is_skipped_by_all(pictures, tmp_path):
+    """The first process meets it, in a part of its share; both go on, and end with the same weights."""
+    script = tmp_path / "spoiler.py"
+    script.write_text(SPOILER)
+    out = tmp_path / "run"
+    arguments = [
+        "train",
+        str(pictures),
+        "--out",
+        str(out),
+        *OPTIONS,
+        "--epochs",
+        "2",
+        "--batch-size",
+        "5",
+        "--batch",
+        "2",
+    ]
+    command = [sys.executable, *TORCHRUN, str(script), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stderr
+    assert "STEPS SKIPPED" in result.stdout
+    events = read_csv(out / "nonfinite.csv")
+    assert events
+    assert {event["layer"] for event in events} == {"the input"}
+    steps = read_csv(out / "steps.csv")
+    assert len(steps) == 2 * 4
+    bad = [row for row in steps if row["gradient_norm"] == "nan"]
+    assert len(bad) == len(events)
+    assert all(value.isfinite().all() for value in load_file(out / "last.safetensors").values())
+
+
+def test_a_network_beyond_rescue_ends_all_processes(pictures, tmp_path):
+    result = run(pictures, tmp_path / "run", "--lr", "1e30", "--devices", "2", "--batch", "2", timeout=240)
+    assert result.returncode == 2
+    assert result.stderr.count("bcnn: finetune: ") == 1
+    assert "The weights are" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -13,6 +13,7 @@ import numpy
 import pytest
 import torch
 from safetensors import safe_open
+from tensorboardX.proto.event_pb2 import Event
 from torch import nn
 from torch.nn import functional
 
@@ -21,8 +22,10 @@ from bcnn.features.extract import to_batch
 from bcnn.files import read_csv
 from bcnn.models.files import load, read_notes
 from bcnn.train.checkpoint import BEST, LAST
-from bcnn.train.loop import Images
 from bcnn.train.plan import Plan, learning_rate
+from bcnn.train.signals import Interrupted
+from bcnn.train.step import Images
+from bcnn.train.validate import validate
 from tests.train.tasks import CONFIG, assert_same, pictures, run, small_network, task_on, weights_of
 
 
@@ -63,7 +66,7 @@ def by_hand(task):
     for epoch in range(1, config.epochs + 1):
         for number, batch in enumerate(plan.epoch(epoch)):
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(config, epoch - 1 + number / plan.num_batches)
+                group["lr"] = learning_rate(config, epoch - 1 + (number + 0.5) / plan.num_batches)
             images = torch.cat([preprocessing(samples[i].open())[None] for i, _ in batch])
             images = torch.stack([image.flip(-1) if m else image for image, (_, m) in zip(images, batch, strict=True)])
             loss = functional.cross_entropy(model(images), torch.tensor([samples[i].label for i, _ in batch]))
@@ -289,14 +292,83 @@ def test_weights_beyond_rescue_stop_the_run_even_if_told_to_skip(dataset, tmp_pa
         run(task)
 
 
+def test_a_network_that_validation_finds_spoilt_stops_the_run(dataset, tmp_path):
+    task = task_on(dataset, tmp_path, config=replace(CONFIG, on_nonfinite="skip", lr=1e30, epochs=1, batch_size=18))
+    with pytest.raises(NonFiniteTrainingError, match=r"after epoch 1.*first in backbone.*train/class.*begin anew"):
+        run(task)
+
+
 def test_exceptions_of_the_svd_gradient_are_counted(dataset, tmp_path):
-    model = small_network(normalize=("matrix_sqrt(forward='svd', backward='svd_truncated')", "signed_sqrt", "l2"))
+    function = "matrix_sqrt(forward='svd', backward='svd_truncated', tau=0.0)"
+    model = small_network(normalize=(function, "signed_sqrt", "l2"))
     task = task_on(dataset, tmp_path, model=model)
     with torch.no_grad():  # channels that are always zero make eigenvalues that coincide
         task.model.backbone.layers.conv3.weight[4:].zero_()
         task.model.backbone.layers.conv3.bias[4:].fill_(-1.0)
     progress = run(task)
     assert progress.num_exceptions > 0
+
+
+def test_exceptions_of_a_skipped_step_are_counted_once(dataset, tmp_path):
+    function = "matrix_sqrt(forward='svd', backward='svd')"
+    config = replace(CONFIG, on_nonfinite="skip", epochs=1, val_share=0, batch_size=24)
+    task = task_on(dataset, tmp_path, config=config, model=small_network(normalize=(function, "signed_sqrt", "l2")))
+    with torch.no_grad():
+        task.model.backbone.layers.conv3.weight[4:].zero_()
+        task.model.backbone.layers.conv3.bias[4:].fill_(-1.0)
+    with pytest.warns(GradientExceptionWarning, match="first in head.normalizations.0"):
+        progress = run(task)
+    assert progress.num_exceptions == 24
+    assert len(progress.nonfinite) == 1
+
+
+def test_told_to_stop_in_the_last_validation(dataset, tmp_path, monkeypatch):
+    task = task_on(dataset, tmp_path)
+    calls = []
+
+    def told(*arguments, **options):
+        calls.append(1)
+        if len(calls) == CONFIG.epochs + 1:
+            signal.raise_signal(signal.SIGTERM)
+        return validate(*arguments, **options)
+
+    monkeypatch.setattr("bcnn.train.loop.validate", told)
+    with pytest.raises(Interrupted) as left:
+        run(task)
+    assert left.value.code == 128 + signal.SIGTERM
+    monkeypatch.undo()
+    assert len(run(task_on(dataset, tmp_path)).history) == CONFIG.epochs + 1
+    run(task_on(dataset, tmp_path / "whole"))
+    assert_same(last_weights(tmp_path), last_weights(tmp_path / "whole"))
+
+
+def points(folder, tag):
+    """What TensorBoard shows: a session's first step purges what earlier ones said of it and later ones."""
+    seen = {}
+    for path in sorted((folder / "tensorboard").iterdir(), key=lambda path: path.stat().st_mtime_ns):
+        with path.open("rb") as file:
+            while head := file.read(12):
+                event = Event.FromString(file.read(int.from_bytes(head[:8], "little")))
+                file.read(4)
+                if event.HasField("session_log"):
+                    seen = {step: value for step, value in seen.items() if step < event.step}
+                for value in event.summary.value:
+                    if value.tag == tag:
+                        assert event.step not in seen
+                        seen[event.step] = value.simple_value
+    return seen
+
+
+@pytest.mark.parametrize("steps", [2, 4, 5, 8])
+def test_tensorboard_shows_every_step_and_epoch_once(dataset, tmp_path, steps):
+    with pytest.raises(EnoughError):
+        run(task_on(dataset, tmp_path), tick=stop_after(steps))
+    progress = run(task_on(dataset, tmp_path))
+    assert list(points(tmp_path, "step/loss")) == list(range(9))
+    found = points(tmp_path, "epoch/validation_loss")
+    assert [found[step] for step in (2, 5, 8)] == pytest.approx([r["val_loss"] for r in progress.history[1:]])
+    run(task_on(dataset, tmp_path), resume=False)
+    assert list(points(tmp_path, "step/loss")) == list(range(9))
 
 
 # --- other ways -------------------------------------------------------------------------------------------------------
