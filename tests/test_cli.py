@@ -2,15 +2,18 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from bcnn.files import read_csv
 
+from .command import run_command as run
 
-def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "bcnn", *arguments], capture_output=True, text=True, cwd=cwd)
+
+def test_it_is_a_command_of_its_own():
+    result = subprocess.run([sys.executable, "-m", "bcnn", "--help"], capture_output=True, text=True)
+    assert result.returncode == 0
+    assert "bench" in result.stdout
 
 
 def test_help_and_version():

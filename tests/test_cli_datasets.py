@@ -3,20 +3,19 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from bcnn.data import DATASETS
 
+from .command import run_command
 from .data.pictures import write
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bcnn", "datasets", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "utf-8"})
+def run(*arguments: str) -> CompletedProcess[str]:
+    return run_command("datasets", *arguments)
 
 
 @pytest.fixture

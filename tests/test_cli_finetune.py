@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from bcnn.cli import main
+from tests.command import run_command
 from tests.features.images import picture_folder
 
 SMALL = ["--backbone", "tiny", "--weights", "none", "--size", "32", "--preset", "bcnn"]
@@ -15,19 +15,12 @@ def pictures(tmp_path_factory):
     return picture_folder(tmp_path_factory.mktemp("p") / "pictures", classes=3, train=6, test=3)
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments):
-        monkeypatch.setattr("sys.argv", ["bcnn", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        return left.value.code or 0, said.out, said.err
-
-    return call
+def run(*arguments: object) -> tuple[int, str, str]:
+    result = run_command(*arguments)
+    return result.returncode, result.stdout, result.stderr
 
 
-def test_train_again_from_the_run_folder_and_compare(run, pictures, tmp_path):
+def test_train_again_from_the_run_folder_and_compare(pictures, tmp_path):
     code, out, err = run("train", pictures, *SMALL, *SHORT, "--lr-scale", "classifier=2", "--out", tmp_path / "a")
     assert code == 0, err
     assert "fine-tuned, epoch" in out
@@ -73,14 +66,14 @@ def test_train_again_from_the_run_folder_and_compare(run, pictures, tmp_path):
         (["--finetune", "--precision", "fp4"], "expected precision of float32, bf16"),
     ],
 )
-def test_bad_options_are_refused_by_name(run, pictures, tmp_path, options, message):
+def test_bad_options_are_refused_by_name(pictures, tmp_path, options, message):
     code, _, err = run("train", pictures, *SMALL, "--out", tmp_path / "run", *options)
     assert code == 2
     assert message in " ".join(err.split())
     assert "Traceback" not in err
 
 
-def test_a_bad_file_names_the_field(run, pictures, tmp_path):
+def test_a_bad_file_names_the_field(pictures, tmp_path):
     path = tmp_path / "bad.yaml"
     path.write_text(f"spec: {pictures}\nfinetune: true\nepochs: 2\nlearning_rate: 1\n")
     code, _, err = run("train", "--config", path)
@@ -89,7 +82,7 @@ def test_a_bad_file_names_the_field(run, pictures, tmp_path):
 
 
 @pytest.mark.parametrize("line", ["lr: [1]", "clip: yes", "epochs: true"])
-def test_a_bad_type_in_a_file_names_the_field(run, pictures, tmp_path, line):
+def test_a_bad_type_in_a_file_names_the_field(pictures, tmp_path, line):
     path = tmp_path / "bad.yaml"
     path.write_text(f"spec: {pictures}\nfinetune: true\n{line}\n")
     code, _, err = run("train", "--config", path)
@@ -97,13 +90,13 @@ def test_a_bad_type_in_a_file_names_the_field(run, pictures, tmp_path, line):
     assert f"expected a single number or text for {line.split(':')[0]}" in err
 
 
-def test_compare_wants_finished_runs(run, tmp_path):
+def test_compare_wants_finished_runs(tmp_path):
     code, _, err = run("compare", tmp_path)
     assert code == 2
     assert "has no metrics.json" in err
 
 
-def test_help_names_the_papers_values(run):
+def test_help_names_the_papers_values():
     code, out, _ = run("train", "--help")
     text = " ".join(out.replace("│", " ").split())
     assert code == 0

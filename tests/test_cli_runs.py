@@ -3,25 +3,16 @@
 import csv
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
 from bcnn.cli import main
+from tests.command import run_command as run
 from tests.features.images import draw, picture_folder
 
 SMALL = ["--backbone", "tiny", "--weights", "none", "--size", "32"]
-
-
-def run(*arguments: object, cwd: Path | None = None, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bcnn", *map(str, arguments)]
-    given = stdin.encode() if isinstance(stdin, str) else stdin
-    result = subprocess.run(command, capture_output=True, cwd=cwd, input=given)
-    texts = (part.decode(errors="replace") for part in (result.stdout, result.stderr))
-    return subprocess.CompletedProcess(command, result.returncode, *texts)
 
 
 @pytest.fixture(scope="module")

@@ -101,3 +101,26 @@ def test_wrong_names_are_answered_with_the_right_ones():
         make_backbone("timm/resnet_18")
     with pytest.raises(ValueError, match="unknown layer 'layer9'"):
         make_backbone("timm/resnet18", cut="layer9")
+
+
+def test_it_is_fine_tuned(tmp_path):
+    from bcnn.features.team import Team
+    from bcnn.runs.config import RunConfig
+    from bcnn.runs.finetune import finetune
+    from bcnn.train.config import FinetuneConfig
+    from bcnn.train.engine import start
+    from tests.features.images import picture_folder
+    from tests.train.tasks import quiet
+
+    spec = str(picture_folder(tmp_path / "pictures", classes=2, train=4, test=2))
+    small = {"spec": spec, "preset": ("bcnn",), "backbone": "timm/resnet18", "weights": None, "size": 64, "proj_dim": 8}
+    histories = []
+    for again in (False, True):
+        tuning = FinetuneConfig(epochs=1, batch_size=4, freeze_until="layer1", checkpoint_activations=again)
+        out = tmp_path / str(again)
+        (result,), _ = finetune(RunConfig(**small, finetune=tuning), out, start(), team=Team(), tick=quiet)
+        histories.append(result.metrics["finetune"]["history"][-1])
+        model = bcnn.load(out / "model.safetensors")
+        assert model.config.frozen_until == "layer1"
+    assert histories[0]["train_loss"] == pytest.approx(histories[1]["train_loss"], rel=1e-5)
+    assert histories[0]["val_loss"] == pytest.approx(histories[1]["val_loss"], rel=1e-5)
