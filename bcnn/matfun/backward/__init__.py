@@ -14,5 +14,5 @@ BACKWARDS: dict[str, BackwardRule] = {
     "svd": BackwardRule(svd, needs_basis=True),  # Eq. (2)-(4); exact on paper, not in floating point
     "svd_truncated": BackwardRule(svd_truncated, needs_basis=True, exact=False),
     "unrolled": BackwardRule(unrolled, needs_iteration=True),  # the paper's future work
-    "identity": BackwardRule(identity, exact=False),  # "Faster" of Table 3, as we read it
+    "identity": BackwardRule(identity, exact=False),  # "Faster" of Table 3, in one of two readings
 }
