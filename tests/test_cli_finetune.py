@@ -1,8 +1,11 @@
 """`bcnn train --finetune` and `bcnn compare`, with good and bad arguments."""
 
+import warnings
+
 import pytest
 import yaml
 
+from bcnn.errors import GradientExceptionWarning
 from tests.command import run_command
 from tests.features.images import picture_folder
 
@@ -71,6 +74,13 @@ def test_bad_options_are_refused_by_name(pictures, tmp_path, options, message):
     assert code == 2
     assert message in " ".join(err.split())
     assert "Traceback" not in err
+
+
+def test_a_warning_of_ours_is_one_line():
+    run("--version")
+    said = warnings.formatwarning(GradientExceptionWarning("finetune: skipped."), GradientExceptionWarning, "file", 1)
+    assert said == "bcnn: finetune: skipped.\n"
+    assert "UserWarning" in warnings.formatwarning("other", UserWarning, "file", 1)
 
 
 def test_a_bad_file_names_the_field(pictures, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated
 
 import typer
@@ -42,8 +43,21 @@ def _options(
     pass
 
 
+def _as_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of ours without the place in the code that gave it."""
+    if category.__module__ == "bcnn.errors":
+        return f"bcnn: {message}\n"
+    return _format_warning(message, category, filename, lineno, line)
+
+
+_format_warning = warnings.formatwarning
+
+
 def main() -> None:
-    """Run the command; an error of ours is one line, not a traceback."""
+    """Run the command; an error or warning of ours is one line, not a traceback."""
+    warnings.formatwarning = _as_line
     try:
         app()
     except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
