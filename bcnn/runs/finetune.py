@@ -186,7 +186,10 @@ def _train(
     def hear(stage: str, done: int, total: int) -> None:
         run.tick(f"{preset}: logistic regression, {stage}", done, total)
 
-    start = initialise(model, features, {s.name for s in chosen}, c=tuning.init_c, team=run.team, tick=hear)
+    if resume and run.team.lead((folder / LAST).exists):  # it holds a softmax layer
+        start = with_classifier(copy.deepcopy(model), *_zeros(model, len(run.dataset.classes)))
+    else:
+        start = initialise(model, features, {s.name for s in chosen}, c=tuning.init_c, team=run.team, tick=hear)
     backbone: Any = start.backbone
     backbone.freeze_until(tuning.freeze_until)
     layer, sources = _sources(run, start, (chosen, held_out), folder)

@@ -75,7 +75,7 @@ def load(
                     f"instead of {identity.get(name)!r}; choose another --out, or --no-resume to begin anew."
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            progress = from_json_mutable(json.loads(about["progress"]))
+            progress = _progress_from(json.loads(about["progress"]))
     except SafetensorError as error:
         raise ValueError(
             f"{path}: expected a checkpoint of bcnn train, got: {error}; --no-resume begins anew."
@@ -88,7 +88,7 @@ def load(
     return progress
 
 
-def from_json_mutable(content: dict[str, Any]) -> Progress:
+def _progress_from(content: dict[str, Any]) -> Progress:
     """Lists stay lists."""
     progress = from_json(Progress, content)
     progress.history, progress.nonfinite = list(progress.history), list(progress.nonfinite)

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed"}
 
 
-def start(
-    *, devices: int = 1, nodes: int = 1, precision: str = "float32", device: str = "cpu", loggers: Any = ()
-) -> Fabric:
+def start(*, devices: int = 1, nodes: int = 1, precision: str = "float32", device: str = "cpu") -> Fabric:
     """Join the processes that torchrun or a cluster started, or start `devices` of them here (and on every node).
 
     CUDA is written with care and untested.
@@ -43,7 +41,6 @@ def start(
         num_nodes=nodes,
         strategy=_strategy(backend) if several else "auto",
         precision=PRECISIONS[precision],  # type: ignore[arg-type]
-        loggers=list(loggers),
     )
     _end_with_parent()
     fabric.launch()

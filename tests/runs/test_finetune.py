@@ -244,8 +244,10 @@ def test_beginning_anew_forgets_the_results_first(pictures, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(config_for(pictures), tmp_path, resume=False, tick=tick)
     assert not (tmp_path / "metrics.json").exists()
-    (result,) = run(config_for(pictures), tmp_path)
+    stages = []
+    (result,) = run(config_for(pictures), tmp_path, tick=lambda stage, done, total, note="": stages.append(stage))
     assert result.metrics["finetune"]["num_sessions"] == 2
+    assert not any("logistic" in stage for stage in stages)  # the checkpoint holds that layer
 
 
 def test_a_training_that_has_begun_keeps_its_configuration(pictures, tmp_path):

@@ -5,10 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 
 from bcnn.data.contract import TRAIN
 from bcnn.features.extract import ExtractOptions
 from bcnn.models.bcnn import BCNN, build_model
+from bcnn.train.checkpoint import LAST
 from bcnn.train.config import FinetuneConfig
 from bcnn.train.engine import start
 from bcnn.train.loop import Task, finetune
@@ -59,3 +61,22 @@ def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor])
     assert first.keys() == second.keys()
     for name in first:
         assert torch.equal(first[name], second[name]), name
+
+
+class EnoughError(Exception):
+    pass
+
+
+def stop_after(steps):
+    def tick(stage, done, total, note=""):
+        nonlocal steps
+        steps -= 1
+        if steps == 0:
+            raise EnoughError
+
+    return tick
+
+
+def last_weights(folder):
+    with safe_open(folder / LAST, framework="pt") as file:
+        return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
