@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-network test-timm lint format bench clean
+.PHONY: demo test test-network test-timm smoke lint format bench clean
 
 # Real weights from the package index, real photographs out of a dependency: three presets side by side, then a
 # prediction on a piece of a photograph that training has not seen.
@@ -23,6 +23,10 @@ test: $(READY)
 # Fetches all weights that the package index has, about 160 MB.
 test-network: $(READY)
 	$(BIN)/python -m pytest -m network
+
+# Every table and figure of the paper end to end, on textures with a tiny random network.
+smoke: $(READY)
+	$(BIN)/bcnn reproduce all --smoke --out runs/smoke
 
 # timm brings torchvision, which must not share an environment with what does not need it.
 test-timm: $(VENV)-timm/.ready

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -33,6 +35,19 @@ def processor() -> str:
             extras = [flag for flag in ("avx512f", "amx_bf16") if flag in names.get("flags", "").split()]
             return " ".join([names["model name"], *extras])
     return platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """The commit of the source that runs, with "+" where files differ from it; None outside of a clone."""
+    here = Path(__file__).resolve().parent
+    try:
+        ask = partial(subprocess.run, cwd=here, capture_output=True, text=True, timeout=10, check=True)
+        if Path(ask(["git", "rev-parse", "--show-toplevel"]).stdout.strip()) != here.parent:
+            return None  # installed below somebody else's clone
+        changed = ask(["git", "status", "--porcelain", "--untracked-files=no", "--", "."]).stdout.strip()
+        return ask(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip() + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def slug() -> str:

@@ -93,8 +93,14 @@ Config = Annotated[
 
 
 @contextmanager
-def progress_bars(unit: str, *, show: bool = True) -> Iterator[Any]:
-    """A bar a stage, with speed and time left; hears (stage, done, in all). On the error stream, out of pipes' way."""
+def progress_bars(unit: str, *, show: bool = True, overall: str | None = None) -> Iterator[Any]:
+    """A bar a stage, with speed and time left; hears (stage, done, in all). On the error stream, out of pipes' way.
+
+    Args:
+        unit: of what is counted, for the speed.
+        show: whether to draw anything.
+        overall: the stage that goes on while others come and go; those that are over make room then.
+    """
     from rich import progress as rich
     from rich.console import Console
 
@@ -110,8 +116,9 @@ def progress_bars(unit: str, *, show: bool = True) -> Iterator[Any]:
         def tick(stage: str, done: int, total: int, note: str = "") -> None:
             if stage not in tasks:
                 for name, before in tasks.items():  # what is over stands still, and of no great interest makes room
-                    progress.stop_task(before)
-                    progress.update(before, visible="image" in name)
+                    if name != overall:
+                        progress.stop_task(before)
+                        progress.update(before, visible="image" in name and overall is None)
                 tasks[stage] = progress.add_task(stage, total=total, completed=done, speed="")
             task = progress.tasks[progress.task_ids.index(tasks[stage])]
             speed = f"{task.speed:.1f} {unit}/s" if task.speed and "image" in stage else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -280,6 +280,11 @@ class FeatureRows:
             result[at : at + len(kept)] = block if len(kept) == len(block) else block[kept]
             at += len(kept)
         return result.flatten(0, 1)
+
+    def parts(self) -> Iterator[Tensor]:
+        """All rows in order, the rows of a file at a time, shape (rows, d): for those that go through them once."""
+        for file, kept in self._parts:
+            yield file.get_tensor("features")[kept].flatten(0, 1)
 
 
 def describe_broken(broken: Mapping[str, str], total: int, *, most: int = 5) -> str:

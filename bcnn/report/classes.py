@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy
 
 from ..data.contract import Sample, shown
 from ..files import written_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Guess(Protocol):
@@ -32,6 +35,11 @@ class Guess(Protocol):
 
 
 def plot_confusion(confusion: numpy.ndarray, classes: Sequence[str], path: Path) -> None:
+    """The figure in a file."""
+    _save(confusion_figure(confusion, classes), path)
+
+
+def confusion_figure(confusion: numpy.ndarray, classes: Sequence[str]) -> Figure:
     """Rows are true classes, columns predicted ones; each row adds up to 1."""
     from matplotlib.figure import Figure
 
@@ -53,7 +61,7 @@ def plot_confusion(confusion: numpy.ndarray, classes: Sequence[str], path: Path)
             axes.text(column, row, str(int(confusion[row, column])), ha="center", va="center", color=colour, fontsize=8)
     axes.set_xlabel("predicted")
     axes.set_ylabel("true")
-    _save(figure, path)
+    return figure
 
 
 def plot_mistakes(guesses: Sequence[Guess], samples: Mapping[str, Sample], path: Path, *, most: int = 20) -> None:

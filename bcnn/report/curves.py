@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..files import written_whole
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 def plot(history: Sequence[Mapping[str, Any]], best_epoch: int, path: Path, *, selected_on: str) -> None:
+    """The figure in a file."""
+    with written_whole(path) as temporary:
+        curves_figure(history, best_epoch, selected_on=selected_on).savefig(temporary, dpi=120)
+
+
+def curves_figure(history: Sequence[Mapping[str, Any]], best_epoch: int, *, selected_on: str) -> Figure:
     """One panel each for loss and accuracy."""
     from matplotlib.figure import Figure
 
@@ -32,5 +41,4 @@ def plot(history: Sequence[Mapping[str, Any]], best_epoch: int, path: Path, *, s
         + (f"; {skipped} steps skipped, not finite" if skipped else ""),
         fontsize=10,
     )
-    with written_whole(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+    return figure

@@ -1,0 +1,228 @@
+"""`bcnn reproduce` and `bcnn report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options as o
+from .common import device as check_device
+from .common import make_console, names
+
+SMOKE = "textures,per_class=10"
+
+
+def reproduce(
+    artifacts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ARTIFACT...",
+            help="Of `bcnn reproduce --list`, or all. Further NAME=PATH of --data may follow.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="NAME=PATH",
+            show_default=False,
+            help="A dataset: cub=PATH, cars=PATH, aircraft=PATH as in the paper, or NAME=SPEC; several may follow.",
+        ),
+    ] = None,
+    networks: Annotated[str, typer.Option(help="vgg16, vgg_m, alexnet, timm/<model>, ...; separated by commas.")] = (
+        "vgg16"
+    ),
+    weights: o.WeightsName = "default",
+    size: Annotated[int, typer.Option(min=1, help="Side of the images for frozen networks.")] = 448,
+    tuned_size: Annotated[
+        int | None, typer.Option(min=1, help="Side of the images for fine-tuning.", show_default="--size")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Of fine-tuning; the paper: 50 to 100.")] = 50,
+    seeds: Annotated[str, typer.Option(help="Of fine-tuning, separated by commas.")] = "0",
+    finetune: Annotated[
+        bool, typer.Option(help="Fine-tune where an artifact wants it: hours to days without a GPU.")
+    ] = True,
+    reuse: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder of runs of `bcnn train --finetune`, taken where they fit.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results, features, runs and the report.")] = Path(
+        "runs/reproduce"
+    ),
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Everything end to end in minutes: textures, a tiny random network.")
+    ] = False,
+    plan_only: Annotated[bool, typer.Option("--plan", help="Say what would be done, and how long it takes.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="The artifacts, and no more.")] = False,
+    batch: o.Batch = 4,
+    workers: o.Workers = 2,
+    strict: o.Strict = False,
+    device: o.Device = None,
+) -> None:
+    """Make tables and figures of the paper again: ours beside theirs.
+
+    A plan comes first. Features of a network are described once for all artifacts; interrupt it at any time, and the
+    same command goes on. Measurements go to results.jsonl, and a report is written beside them.
+    """
+    from ..experiments import EXPERIMENTS
+
+    console = make_console()
+    if listing:
+        for name, experiment in EXPERIMENTS.items():
+            console.print(f"[bold]{name}[/bold]\n  {experiment.summary}", soft_wrap=True, highlight=False)
+        return
+    wanted, specs = _split(artifacts or [], data or [])
+    if smoke:
+        specs, networks, weights, size, tuned_size, epochs = {"textures": SMOKE}, "tiny", "none", 64, 64, 1
+    chosen = {
+        "networks": names("--networks", networks),
+        "weights": None if weights == "none" else weights,
+        "size": size,
+        "tuned_size": tuned_size or size,
+        "epochs": epochs,
+        "seeds": _whole_numbers("--seeds", seeds),
+        **({"dim": 32} if smoke else {}),
+    }
+    options = {"batch": batch, "workers": workers, "strict": strict}
+    _go(wanted, specs, chosen, options, device, reuse or [], out, finetune=finetune, plan_only=plan_only)
+
+
+def _go(
+    wanted: Sequence[str],
+    specs: dict[str, str],
+    chosen: dict[str, Any],
+    options: dict[str, Any],
+    device: str | None,
+    reuse: Sequence[Path],
+    out: Path,
+    *,
+    finetune: bool,
+    plan_only: bool,
+) -> None:
+    from ..experiments.plan import make_plan
+    from ..experiments.results import FILE, Results
+    from ..experiments.run import carry_out, register
+    from ..experiments.workshop import Workshop
+    from ..features.extract import ExtractOptions
+    from ..features.team import default_device
+
+    console = make_console()
+    how = ExtractOptions(**options, device=check_device(device or default_device()))
+    shop = Workshop(specs, out, how, reuse=reuse, report=o.download_report())
+    subjects = _subjects(shop, chosen)
+    results = Results(out / FILE)
+    with console.status("measuring a sample"):
+        plan = make_plan(wanted, subjects, results, shop, finetune=finetune)
+    _print_plan(console, plan)
+    if plan_only:
+        return
+    register(subjects, results, shop)
+    overall = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %"
+    with o.progress_bars("images", overall=overall) as tick:
+        shop.tick = tick
+        whole = max(plan.seconds, 1e-9)
+        failures = carry_out(plan, results, shop, lambda seconds: tick(overall, int(100 * seconds / whole), 100))
+    _write_report(console, [out], out)
+    for failure in failures:
+        console.print(f"NOT DONE: {failure.name}: {failure.why}", style="red", markup=False, soft_wrap=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _split(artifacts: Sequence[str], data: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Artifacts and datasets: of words on one command line, those with a "=" are datasets."""
+    from ..data import DATASETS
+    from ..errors import unknown_name
+    from ..experiments import EXPERIMENTS
+
+    specs: dict[str, str] = {}
+    for text in (*data, *(word for word in artifacts if "=" in word)):
+        name, _, path = text.partition("=")
+        if not name or not path:
+            raise ValueError(f"--data: expected NAME=PATH, such as cub=CUB_200_2011, got {text!r}.")
+        is_spec = path.partition(":")[0] in DATASETS
+        specs[name] = path if is_spec else f"{name if name in DATASETS else 'folder'}:{path}"
+    wanted = [word for word in artifacts if "=" not in word]
+    if not wanted:
+        raise ValueError("reproduce: expected an ARTIFACT, or all; see: bcnn reproduce --list.")
+    if wanted == ["all"]:
+        wanted = list(EXPERIMENTS)
+    for word in wanted:
+        if word not in EXPERIMENTS:
+            raise unknown_name("reproduce", "artifact", word, (*EXPERIMENTS, "all"))
+    return wanted, specs
+
+
+def _subjects(shop: Any, chosen: dict[str, Any]) -> list[Any]:
+    from ..experiments.contract import Subject
+
+    if not shop.data:
+        raise ValueError("reproduce: expected --data NAME=PATH, such as cub=CUB_200_2011, or --smoke; got none.")
+    rest = {name: value for name, value in chosen.items() if name != "networks"}
+    return [
+        Subject(dataset=name, images=shop.images(name), network=network, **rest)
+        for name in shop.data
+        for network in chosen["networks"]
+    ]
+
+
+def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(int(part) for part in names(option, text)))
+    except ValueError:
+        raise ValueError(f"{option}: expected whole numbers separated by commas, got {text!r}; try 0,1,2.") from None
+
+
+def _print_plan(console: Any, plan: Any) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table("artifact", box=box.SIMPLE_HEAD, title="Plan", title_justify="left")
+    for name in ("measurements", "done", "to do", "about"):
+        table.add_column(name, justify="right")
+    for share in plan.shares:
+        todo = share.num_cells - share.num_done
+        table.add_row(share.artifact, str(share.num_cells), str(share.num_done), str(todo), _span(share.seconds))
+    console.print(table)
+    for step in plan.steps:
+        if step.source is not None and step.num_images:
+            said = f"{step.num_images} images and their flips to {step.name}: about {_span(step.seconds)}"
+            console.print(said, markup=False, soft_wrap=True)
+    if plan.num_left_out:
+        console.print(f"{plan.num_left_out} measurements need fine-tuning and are left out (--no-finetune).")
+    console.print(
+        f"In all {len(plan.steps)} steps, about {_span(plan.seconds)}; what several artifacts need is done once."
+    )
+
+
+def _span(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 1:
+        return "0 s" if seconds == 0 else "1 s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUNS...", help="Folders of `bcnn reproduce` and of `bcnn train`.")
+    ],
+    out: Annotated[Path, typer.Option(help="The page; .md and .tex with its tables are written beside it.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """One page with all tables, figures, curves and configurations; it needs nothing from outside."""
+    _write_report(make_console(), runs, out)
+
+
+def _write_report(console: Any, runs: Sequence[Path], out: Path) -> None:
+    from ..experiments.report import write_report
+
+    page = out if out.suffix else out / "report.html"
+    for path in write_report(runs, page):
+        console.print(f"Written: {path}", markup=False, soft_wrap=True)

@@ -1,0 +1,103 @@
+"""What an experiment is: measurements on subjects, and the tables and figures made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from ..report.document import Picture, Table
+
+if TYPE_CHECKING:
+    from .gauge import Gauge
+    from .results import Results
+    from .workshop import Workshop
+
+Block = Table | Picture
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What experiments are done on: a dataset, a network, and how far to go."""
+
+    dataset: str  # cub, cars, aircraft as in the paper, or any other name
+    images: str  # digest of its list of images: results of another list are others
+    network: str
+    weights: str | None = "default"
+    size: int = 448  # of the images, for frozen networks
+    tuned_size: int = 448
+    epochs: int = 50
+    seeds: tuple[int, ...] = (0,)
+    dim: int = 512  # of matrices that are made up
+
+
+class Job(Protocol):
+    """One measurement: a frozen dataclass of plain data that says all its result depends on."""
+
+    kind: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """In a few words, for the plan and the progress bar."""
+        ...
+
+    @property
+    def sources(self) -> tuple[Any, ...]:
+        """The stored features it takes: pairs of `jobs.frozen.Source` and the name of a pooling."""
+        ...
+
+    @property
+    def before(self) -> tuple[Any, ...]:
+        """Jobs that have to be done first."""
+        ...
+
+    def seconds(self, gauge: Gauge) -> float:
+        """How long it will take, from measured samples; the features it takes not counted."""
+        ...
+
+    def run(self, shop: Workshop) -> dict[str, Any]:
+        """The result, as JSON."""
+        ...
+
+
+def to_plain(job: Any) -> dict[str, Any]:
+    """The job as JSON has it: what results are stored under."""
+    return {"kind": job.kind, **_plain(asdict(job))}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(own) for name, own in value.items()}
+    return [_plain(own) for own in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A row of an accuracy table: what it is called, what the paper prints, and which jobs measure it."""
+
+    labels: tuple[str, ...]
+    jobs: tuple[Any, ...]  # one a seed
+    paper: float | None = None  # percent
+    value: str = "accuracy"  # of the jobs' results
+    part: str = ""  # rows of one part stand in one table; its first row is what gains are counted from
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An artifact of the paper."""
+
+    title: str
+    about: str  # the module's docstring
+    jobs: Callable[[Subject], Sequence[Any]]
+    blocks: Callable[[Results, Sequence[Subject]], list[Block]]
+    tunes: bool = False  # whether networks are fine-tuned for it
+
+    @property
+    def summary(self) -> str:
+        """The first line."""
+        return self.about.strip().splitlines()[0]
+
+
+def jobs_of(cells: Callable[[Subject], Sequence[Cell]]) -> Callable[[Subject], list[Any]]:
+    """All jobs of the cells."""
+    return lambda subject: [job for cell in cells(subject) for job in cell.jobs]

@@ -1,0 +1,1 @@
+"""The ways a number is measured; one file each."""

@@ -1,0 +1,192 @@
+"""Accuracy of a frozen network under one head: SVMs on descriptors made from stored pooled matrices.
+
+Paper: Sec. 3.2 and 3.3. The network sees each image once for all heads: what is stored is A of Eq. (1) without its
+ridge, and a head adds the ridge and the normalizations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy
+import torch
+from torch import Tensor
+
+from ...classify.accuracy import accuracy_of
+from ...classify.fit import fit_classifier
+from ...classify.flip import average_views
+from ...classify.gram import as_matrix, scores
+from ...data.contract import TEST, TRAIN
+from ...features.folder import FeatureRows
+from ...pooling import POOLINGS
+from ...pooling.features import MIN_RIDGE
+from ...pooling.head import Head, HeadConfig
+from ...pooling.triangle import full_matrix
+from ..contract import Subject
+from .tuned import Tuned
+
+if TYPE_CHECKING:
+    from ..gauge import Gauge
+    from ..workshop import Workshop
+
+
+@dataclass(frozen=True)
+class Source:
+    """What stored features depend on, besides the pooling."""
+
+    dataset: str
+    images: str
+    network: str
+    weights: str | None
+    size: int
+    tuned: Tuned | None = None  # the fine-tuned network whose weights it has
+
+    @property
+    def slug(self) -> str:
+        """A folder's name."""
+        name = f"{self.dataset}-{self.images[:8]}_{self.network.replace('/', '-')}_{self.size}"
+        return name if self.tuned is None else f"{name}_{self.tuned.scheme}_{_digest(self.tuned)}"
+
+
+def source_of(subject: Subject) -> Source:
+    """Of the frozen network."""
+    return Source(subject.dataset, subject.images, subject.network, subject.weights, subject.size)
+
+
+def _digest(tuned: Tuned) -> str:
+    return hashlib.sha256(json.dumps(asdict(tuned), sort_keys=True).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """One-vs-rest SVMs, C = 1, on images and flips, predictions averaged over both."""
+
+    kind: ClassVar[str] = "frozen"
+    source: Source
+    normalize: tuple[str, ...]
+    eps: float
+    pooling: str = "bilinear"
+    C: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The head."""
+        s = self.source
+        origin = "" if s.tuned is None else f" tuned as {s.tuned.scheme}, seed {s.tuned.seed}"
+        head = " > ".join((self.pooling, *self.normalize))
+        return f"{s.dataset}, {s.network} at {s.size} px{origin}: {head}"
+
+    @property
+    def sources(self) -> tuple[tuple[Source, str], ...]:
+        """Its pooled features."""
+        return ((self.source, self.pooling),)
+
+    @property
+    def before(self) -> tuple[Any, ...]:
+        """The fine-tuning that its weights come from."""
+        return () if self.source.tuned is None else (self.source.tuned,)
+
+    @property
+    def head(self) -> HeadConfig:
+        """As `bcnn.Head` takes it."""
+        return HeadConfig(pooling=self.pooling, normalize=self.normalize, eps=self.eps)
+
+    def seconds(self, gauge: Gauge) -> float:
+        """Normalizing all views, one Gram matrix, the SVMs, the scores."""
+        num_train, num_all = gauge.num_images(self.source.dataset)
+        describe = 2 * num_all * gauge.normalize_s(self.source, self.head)
+        return describe + gauge.classify_s(self.source, self.head, num_train, num_all)
+
+    def run(self, shop: Workshop) -> dict[str, Any]:
+        """Accuracy on the test images, and what was predicted."""
+        stored, num_classes = shop.stored(self.source, self.pooling), len(shop.dataset(self.source.dataset).classes)
+        head, begin = Head(self.head).eval(), time.perf_counter()
+        with descriptors(head, stored.matrix(TRAIN), shop, self.name) as train:
+            own, described = stored.matrix(TRAIN), time.perf_counter()
+            fitted = fit_classifier(
+                as_matrix(train),
+                own.labels,
+                num_classes,
+                kind="svm",
+                C=self.C,
+                groups=own.groups.numpy(),
+                calibrate=False,
+            )
+        fit_s = time.perf_counter() - described
+        rows = stored.matrix(TEST)
+        with descriptors(head, rows, shop, self.name) as test:
+            values = average_views(scores(as_matrix(test), fitted.weight, fitted.bias), rows.groups)
+        truth = rows.labels[:: rows.num_views]
+        found = accuracy_of(values, truth, num_classes)
+        return {
+            "accuracy": found.accuracy,
+            "top5_accuracy": found.top5_accuracy,
+            "mean_class_accuracy": found.mean_class_accuracy,
+            "num_test": found.num_images,
+            "num_train": len(own.rows),
+            "num_broken": len(stored.broken),
+            "truth": truth.tolist(),
+            "predicted": values.argmax(1).tolist(),
+            "num_features": int(fitted.weight.shape[1]),
+            "converged": fitted.converged,
+            "time_s": {"fit": fit_s, "all": time.perf_counter() - begin, "describe": stored.time_s},
+        }
+
+
+@contextmanager
+def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Iterator[numpy.ndarray]:
+    """Descriptors of stored features, one row a view, in a file that is removed afterwards."""
+    width = head.num_features(num_channels(head, rows.shape[1]))
+    shape = (rows.shape[0], width)
+    needed = 4 * shape[0] * shape[1]
+    free = shutil.disk_usage(shop.out).free
+    if needed > free:
+        raise OSError(
+            f"reproduce: expected {needed / 1e9:.1f} GB free in {shop.out} for descriptors, got {free / 1e9:.1f} GB; "
+            "make room, or choose another --out."
+        )
+    with tempfile.TemporaryDirectory(dir=shop.out, prefix=".descriptors-") as folder:
+        if not shape[0]:
+            yield numpy.empty(shape, numpy.float32)
+            return
+        place = Path(folder) / "descriptors"
+        file = numpy.memmap(place, numpy.float32, "w+", shape=shape)
+        at = 0
+        for part in rows.parts():
+            file[at : at + len(part)] = describe_stored(head, part.to(shop.options.device)).cpu().numpy()
+            at += len(part)
+            shop.tick(f"{name}, images", at // rows.num_views, shape[0] // rows.num_views)
+        file.flush()
+        del file
+        yield numpy.memmap(place, numpy.float32, "r", shape=shape)
+
+
+def num_channels(head: Head, width: int) -> int:
+    """Of the features whose pooled form has so many numbers."""
+    return int(full_matrix(torch.empty(width)).shape[-1]) if POOLINGS[head.config.pooling].symmetric else width
+
+
+@torch.inference_mode()
+def describe_stored(head: Head, stored: Tensor) -> Tensor:
+    """What the head would have made of the features themselves, shape (rows, d).
+
+    Args:
+        head: its pooling is what the features were stored with.
+        stored: the triangles of A without a ridge, or vectors, shape (rows, width).
+    """
+    if not POOLINGS[head.config.pooling].symmetric:
+        return head.normalize_matrix(stored)
+    A = full_matrix(stored)
+    diagonal = A.diagonal(dim1=-2, dim2=-1)
+    if head.config.eps:
+        diagonal += (head.config.eps * diagonal.sum(-1, keepdim=True)).clamp_min(MIN_RIDGE)
+    return head.normalize_matrix(A)

@@ -1,0 +1,212 @@
+"""From measurements and run folders to one document: artifacts, curves, confusions, times, configurations."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..files import written_whole
+from ..report.classes import confusion_figure
+from ..report.document import Details, Document, Section, Table, picture_of
+from ..report.latex import render_latex
+from ..report.markdown import render_markdown
+from ..report.page import write_page
+from . import EXPERIMENTS
+from .contract import Subject
+from .results import FILE, Results
+from .runs import section_of_run
+from .table1_normalization import frozen
+from .tables import NOT_RUN, title_of
+
+TITLE = "Improved bilinear pooling, reproduced"
+LEAD = (
+    "Tables and figures of “Improved Bilinear Pooling with CNNs” (Lin and Maji, BMVC 2017), measured again with bcnn: "
+    "the paper's numbers, ours, and the difference. What was not measured says “not run”.",
+    "A difference is that of two experiments: weights, preprocessing, ridge and, where a title says so, the images are "
+    "not the paper's. Gains over the first row of a table, on the same images, are what can be compared best.",
+)
+MOST_CONFUSED = 12
+
+
+def write_report(folders: Sequence[Path], page: Path) -> list[Path]:
+    """The page, and its tables in Markdown and LaTeX beside it; returns what was written."""
+    document = make_document(folders)
+    write_page(document, page)
+    written = [page]
+    for suffix, render in ((".md", render_markdown), (".tex", render_latex)):
+        path = page.with_suffix(suffix)
+        with written_whole(path) as temporary:
+            temporary.write_text(render(document), encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def make_document(folders: Sequence[Path]) -> Document:
+    """Everything that the folders have: results of `bcnn reproduce`, and runs of `bcnn train`."""
+    results, runs = _gather(folders)
+    sections: list[Section] = []
+    if results.lines:
+        sections += [*_artifacts(results), *_curves(results), *_confusions(results), _times(results), _about(results)]
+    sections += [section_of_run(folder, number) for number, folder in enumerate(runs, 1)]
+    lead = (*LEAD, _datasets(results)) if results.lines else ("Runs of bcnn train.",)
+    return Document(TITLE if results.lines else "Runs", lead, tuple(sections))
+
+
+def _gather(folders: Sequence[Path]) -> tuple[Results, list[Path]]:
+    """All results in one, and the run folders."""
+    together, runs = Results(), []
+    for folder in folders:
+        path = folder if folder.suffix == ".jsonl" else folder / FILE
+        found = [
+            own.parent for own in (folder / "metrics.json", *sorted(folder.glob("*/metrics.json"))) if own.exists()
+        ]
+        if path.is_file():
+            together.include(Results(path))
+        elif found:
+            runs += found
+        else:
+            raise FileNotFoundError(
+                f"report: expected folders with {FILE} or metrics.json, got {folder}; "
+                "finish what began it, or give another folder."
+            )
+    return together, runs
+
+
+def _datasets(results: Results) -> str:
+    said = [
+        f"{own['dataset']}: {own['num_classes']} classes, {own['num_train']} training and {own['num_test']} test images"
+        for own in results.datasets.values()
+    ]
+    return f"Datasets: {'; '.join(said)}."
+
+
+def _artifacts(results: Results) -> Iterable[Section]:
+    for name, experiment in EXPERIMENTS.items():
+        blocks = tuple(experiment.blocks(results, results.subjects))
+        what, *rest = [" ".join(part.split()) for part in experiment.about.strip().split("\n\n")]
+        text = (what, *(part for part in rest if not part.startswith("Run:")))
+        if not blocks:
+            text = (*text, f"No measurement: {NOT_RUN}.")
+        yield Section(experiment.title, name, text, blocks)
+
+
+# --- fine-tuning ------------------------------------------------------------------------------------------------------
+
+
+def _curves(results: Results) -> Iterable[Section]:
+    """Held-out loss and accuracy by epoch, a line a scheme."""
+    from matplotlib.figure import Figure
+
+    groups: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for line in results.lines.values():
+        job, result = line["job"], line["result"]
+        if job["kind"] == "tuned" and "history" in result:
+            title = f"{job['dataset']}, {job['network']} at {job['size']} px, {job['epochs']} epochs"
+            groups[title][job["scheme"]].append(result["history"])
+    blocks = []
+    for title, schemes in groups.items():
+        figure = Figure(figsize=(9, 3.8), layout="constrained")
+        for axes, what, scale in zip(figure.subplots(1, 2), ("val_loss", "val_accuracy"), (1, 100), strict=True):
+            _draw(axes, schemes, what, scale)
+        blocks.append(
+            picture_of(
+                figure, title=title, alt=f"Held-out loss and accuracy by epoch for {', '.join(schemes)}.",
+                note="On images cut from the training split; a line a scheme, the mean over its seeds.",
+            )
+        )  # fmt: skip
+    if blocks:
+        yield Section("Curves of fine-tuning", "curves", (), tuple(blocks))
+
+
+def _draw(axes: Any, schemes: dict[str, list[Any]], what: str, scale: float) -> None:
+    for name, histories in schemes.items():
+        by_epoch: dict[int, list[float]] = defaultdict(list)
+        for record in (record for history in histories for record in history):
+            if record[what] is not None:
+                by_epoch[record["epoch"]].append(scale * record[what])
+        seeds = f", {len(histories)} seeds" if len(histories) > 1 else ""
+        axes.plot(list(by_epoch), [np.mean(own) for own in by_epoch.values()], marker=".", label=f"{name}{seeds}")
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("held-out loss" if scale == 1 else "held-out accuracy %")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+
+
+# --- confusions -------------------------------------------------------------------------------------------------------
+
+
+def _confusions(results: Results) -> Iterable[Section]:
+    """Of the improved B-CNN with frozen networks: the matrix, and the pairs of classes most often confused."""
+    blocks: list[Any] = []
+    seen = set()
+    for subject in results.subjects:
+        job = frozen(subject, "sqrt + sgnsqrt")
+        own, about = results.get(job), results.datasets[subject.images]
+        if own is not None and job not in seen:
+            seen.add(job)
+            blocks += _confusion(results, subject, own, about["classes"])
+    if blocks:
+        yield Section("Confusions", "confusions", ("Improved B-CNN, frozen network.",), tuple(blocks))
+
+
+def _confusion(results: Results, subject: Subject, own: dict[str, Any], classes: Sequence[str]) -> list[Any]:
+    k = len(classes)
+    counts = np.bincount(k * np.array(own["truth"]) + np.array(own["predicted"]), minlength=k * k).reshape(k, k)
+    title = title_of(results, subject, subject.size)
+    picture = picture_of(
+        confusion_figure(counts, classes), title=title, alt=f"Confusion matrix of {k} classes, mostly on the diagonal.",
+        note="A row a true class, a column a predicted one; each row adds up to 1.",
+    )  # fmt: skip
+    wrong = counts - np.diag(counts.diagonal())
+    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSED]
+    pairs = [(int(i) // k, int(i) % k) for i in order if wrong.flat[i] > 0]
+    rows = tuple((classes[i], classes[j], f"{wrong[i, j]}", f"{counts[i].sum()}") for i, j in pairs)
+    table = Table(f"Most often confused: {title}", ("is", "taken for", "times", "of"), rows, num_labels=2)
+    return [picture, table] if rows else [picture]
+
+
+# --- how it was measured ----------------------------------------------------------------------------------------------
+
+
+def _times(results: Results) -> Section:
+    rows = []
+    for line in results.lines.values():
+        trained = line["result"].get("train_s")
+        seconds = line["time_s"] if trained is None else trained
+        rows.append((_name(line["job"]), f"{seconds:.0f}", line["date"][:10]))
+    note = (
+        "Of a frozen network: normalizing, classifier and scores, features described before; of a tuned one: training."
+    )
+    table = Table("Seconds a measurement", ("measurement", "s", "date"), tuple(rows), note=note)
+    return Section("Times", "times", (), (table,))
+
+
+def _name(job: dict[str, Any]) -> str:
+    source = job.get("source") or job
+    words = [source.get("dataset"), source.get("network"), source.get("size") and f"{source['size']} px", job["kind"]]
+    words += [job.get("scheme"), job.get("regime"), job.get("dtype")]
+    if (tuned := source.get("tuned")) is not None:
+        words.append(f"after {tuned['scheme']}, seed {tuned['seed']}")
+    if "scheme" in job:
+        words.append(f"seed {job['seed']}")
+    if "normalize" in job:
+        words.append(" > ".join((job["pooling"], *job["normalize"])))
+    return ", ".join(str(word) for word in words if word)
+
+
+def _about(results: Results) -> Section:
+    """Versions, and every job as it is stored."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for line in results.lines.values():
+        versions = {**line["versions"], "commit": line.get("commit")}
+        groups[json.dumps(versions, indent=1)].append(json.dumps(line["job"]))
+    blocks = [
+        Details(f"{len(jobs)} measurements: versions and configurations", "\n".join([versions, *jobs]))
+        for versions, jobs in groups.items()
+    ]
+    return Section("Configurations and versions", "configurations", (), tuple(blocks))

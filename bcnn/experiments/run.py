@@ -1,0 +1,82 @@
+"""Carry out a plan, step by step; what is measured is on disk before the next step begins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..data.contract import TEST, TRAIN, Dataset
+from ..errors import NonFiniteTrainingError
+from .contract import Subject
+from .plan import Plan, Step
+from .results import Results
+from .workshop import Workshop
+
+Heard = Callable[[float], None]  # seconds of the plan that are behind
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A step that could not be done."""
+
+    name: str
+    why: str
+
+
+def register(subjects: Sequence[Subject], results: Results, shop: Workshop) -> None:
+    """Make known what is measured."""
+    for subject in subjects:
+        results.add_subject(subject, about_dataset(subject.dataset, shop.dataset(subject.dataset)))
+
+
+def about_dataset(name: str, dataset: Dataset) -> dict[str, Any]:
+    """What tables say of it; no paths."""
+    return {
+        "dataset": name,
+        "classes": list(dataset.classes),
+        "num_classes": len(dataset.classes),
+        "num_images": len(dataset.samples),
+        "num_train": len(dataset.of(TRAIN)),
+        "num_test": len(dataset.of(TEST)),
+    }
+
+
+def carry_out(plan: Plan, results: Results, shop: Workshop, heard: Heard = lambda seconds: None) -> list[Failure]:
+    """Do all steps; one that fails is reported at the end, and those that need it are left out.
+
+    A training that diverges is a result: it is written down, with the reason.
+    """
+    failures: list[Failure] = []
+    broken = set()  # sources without features
+    behind = 0.0
+    for step in plan.steps:
+        heard(behind)
+        if step.job is None or not any(source in broken for source, _ in step.job.sources):
+            try:
+                _do(step, results, shop, partial(_within, heard, behind, step.seconds))
+            except (ValueError, OSError, ArithmeticError, RuntimeError) as error:
+                failures.append(Failure(step.name, str(error)))
+                if step.source is not None:
+                    broken.add(step.source)
+        behind += step.seconds
+    heard(behind)
+    return failures
+
+
+def _within(heard: Heard, behind: float, seconds: float, done: int, total: int) -> None:
+    heard(behind + seconds * done / max(total, 1))
+
+
+def _do(step: Step, results: Results, shop: Workshop, tick: Callable[[int, int], None]) -> None:
+    if step.source is not None:
+        shop.describe(step.source, step.poolings, tick=tick)
+        return
+    begin = time.perf_counter()
+    try:
+        result = step.job.run(shop)
+    except NonFiniteTrainingError as error:
+        result = {"failed": str(error)}
+    results.add(step.job, result, time.perf_counter() - begin)

@@ -1,0 +1,45 @@
+"""Table 1: frozen networks with matrix logarithm, matrix square root, signed square root and combinations (Sec. 3.3).
+
+Run:      bcnn reproduce table1_normalization --data cub=PATH --networks vgg16,alexnet     (--smoke: a minute)
+Cost:     see docs/reproduction.md
+Expected: experiments/paper/table1_normalization.csv (Birds, VGG-D: 80.1, 77.9, 80.6, 81.1, 82.8)
+"""
+
+from __future__ import annotations
+
+from ..pooling.head import PRESETS
+from .contract import Cell, Experiment, Subject, jobs_of
+from .jobs.frozen import Frozen, source_of
+from .paper import printed
+from .tables import accuracy_blocks
+
+SQRT_EPS, LOG_EPS = PRESETS["improved_bcnn"].eps, PRESETS["o2p"].eps
+
+# The l2 normalization comes last in all of them (Sec. 3.2); the ridges are those of the presets (docs/pooling.md).
+NORMALIZATIONS: dict[str, tuple[tuple[str, ...], float]] = {
+    "sgnsqrt": (("signed_sqrt", "l2"), 0.0),  # the B-CNN
+    "log": (("matrix_log", "l2"), LOG_EPS),
+    "sqrt": (("matrix_sqrt", "l2"), SQRT_EPS),
+    "log + sgnsqrt": (("matrix_log", "signed_sqrt", "l2"), LOG_EPS),
+    "sqrt + sgnsqrt": (("matrix_sqrt", "signed_sqrt", "l2"), SQRT_EPS),  # the improved B-CNN
+}
+
+
+def frozen(subject: Subject, normalization: str) -> Frozen:
+    """The job of a row."""
+    normalize, eps = NORMALIZATIONS[normalization]
+    return Frozen(source_of(subject), normalize, eps)
+
+
+def cells(subject: Subject) -> list[Cell]:
+    """One row a normalization."""
+    return [
+        Cell(
+            (name,), (frozen(subject, name),),
+            printed("table1_normalization", subject.dataset, network=subject.network, normalization=name),
+        )
+        for name in NORMALIZATIONS
+    ]  # fmt: skip
+
+
+EXPERIMENT = Experiment("Table 1", __doc__, jobs_of(cells), accuracy_blocks(cells, ["normalization"]))

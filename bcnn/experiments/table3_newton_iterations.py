@@ -1,0 +1,109 @@
+"""Table 3: Newton iterations in the place of the SVD, and gradients of the square root after fine-tuning (Sec. 3.5).
+
+Left: accuracy of frozen networks, and time, after 0, 1, 5, 10 and 20 iterations of Eq. (9), and with the SVD.
+Right: Lyapunov gradients, SVD gradients and "Faster", fine-tuned. "A faster scheme where the matrix square-root layer
+is ignored during fine-tuning" can be read in two ways, and both are here: trained without the root, which is put in
+afterwards; and with the root forwards, its gradient taken for the identity. Unrolled iterations, which the paper leaves
+to future work, stand beside them.
+
+Run:      bcnn reproduce table3_newton_iterations --data cub=PATH --networks vgg16 --no-finetune
+Cost:     see docs/reproduction.md
+Expected: experiments/paper/table3_newton_iterations.csv (Birds: 80.1, 81.7, 83.0, 82.9, 82.8, 82.8; 85.8, 85.5, 85.3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..report.document import Table
+from .contract import Block, Cell, Experiment, Subject
+from .jobs.forward_time import ForwardTime
+from .jobs.frozen import Frozen, source_of
+from .jobs.tuned import tuned
+from .paper import printed
+from .results import Results
+from .table1_normalization import SQRT_EPS, frozen
+from .tables import NONE, NOT_RUN, accuracy_blocks, found_of, title_of
+
+ITERATIONS = (1, 5, 10, 20)
+FORWARD = {str(n): f"matrix_sqrt(forward='newton_schulz', num_iters={n})" for n in ITERATIONS}
+FORWARD["SVD"] = "matrix_sqrt(forward='svd')"
+# Ours besides: an eigendecomposition, in float32 and as the heads have it.
+OTHERS = {"eigen": "matrix_sqrt(precision='standard')", "eigen, float64": "matrix_sqrt(precision='high')"}
+
+LEFT, RIGHT = "iterations", "gradients, after fine-tuning"
+SCHEMES = {"LYAP": "lyapunov", "SVD": "svd_truncated", "Faster: identity gradient": "identity", "unrolled": "unrolled"}
+
+
+def left(subject: Subject) -> list[Cell]:
+    """Accuracy of frozen networks."""
+    heads = {"0": frozen(subject, "sgnsqrt")}
+    for column, text in FORWARD.items():
+        heads[column] = Frozen(source_of(subject), (text, "signed_sqrt", "l2"), SQRT_EPS)
+    return [Cell((name,), (job,), _printed(subject, "forward", name), part=LEFT) for name, job in heads.items()]
+
+
+def right(subject: Subject) -> list[Cell]:
+    """Accuracy after fine-tuning; the plain B-CNN first."""
+    base = tuned(subject, "bcnn")
+    without = tuple(
+        replace(frozen(subject, "sqrt + sgnsqrt"), source=replace(source_of(subject), size=job.size, tuned=job))
+        for job in base
+    )
+    cells = [
+        Cell(("no square root at all",), base, part=RIGHT,
+             paper=printed("table2_finetuning", subject.dataset, network=subject.network, normalization="sgnsqrt",
+                           when="after")),
+        *(Cell((name,), tuned(subject, scheme), _printed(subject, "backward", name), part=RIGHT)
+          for name, scheme in SCHEMES.items()),
+        Cell(("Faster: no square root in training",), without, _printed(subject, "backward", "Faster"), part=RIGHT),
+    ]  # fmt: skip
+    return [cells[i] for i in (0, 1, 2, 5, 3, 4)]  # both readings side by side
+
+
+def _printed(subject: Subject, part: str, column: str) -> float | None:
+    column = column.partition(":")[0]
+    return printed("table3_newton_iterations", subject.dataset, network=subject.network, part=part, column=column)
+
+
+def time_job(subject: Subject) -> ForwardTime:
+    """The last line of the left half."""
+    return ForwardTime(source_of(subject), (*OTHERS.values(), *FORWARD.values()), SQRT_EPS)
+
+
+def jobs(subject: Subject) -> list[Any]:
+    """Of both halves."""
+    return [*(job for cell in (*left(subject), *right(subject)) for job in cell.jobs), time_job(subject)]
+
+
+def _times(results: Results, subject: Subject) -> Table:
+    own = results.get(time_job(subject))
+    names = [*FORWARD, *OTHERS]
+    rows = []
+    for name in names:
+        paper_ms = printed("table3_newton_iterations", "time_ms", part="forward", column=name)
+        ours = (NOT_RUN, "", "")
+        if own is not None:
+            i = [*OTHERS, *FORWARD].index(name)
+            ours = (f"{own['time_ms'][i]:.2f}", f"± {100 * own['spread'][i]:.0f} %", f"{own['ratio'][i]:.2f}")
+        rows.append((name, NONE if paper_ms is None else f"{paper_ms:g}", *ours))
+    about = "" if own is None else f", d = {own['dim']}, {own['batch']} matrices at a time, {own['device']}, float32"
+    return Table(
+        f"{title_of(results, subject, subject.size)}; time of the square root{about}",
+        ("iterations", "paper, ms", "ours, ms a matrix", "spread", "ours, of the SVD's"), tuple(rows),
+        note="The paper's: one matrix at a time on an NVIDIA Titan X, 512 x 512. Ours: medians over rounds in which "
+        "every method has its turn. On a processor products cost as much as decompositions; on a GPU they do not.",
+    )  # fmt: skip
+
+
+def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
+    """Left, its times, right."""
+    note = "SVD: truncated, steps that are not finite left out, as the paper does."
+    found = accuracy_blocks(left, ["iterations"])(results, subjects)
+    found += [_times(results, s) for s in found_of(results, subjects, lambda subject: [time_job(subject)])]
+    return found + accuracy_blocks(right, ["gradient"], size="tuned_size", note=note)(results, subjects)
+
+
+EXPERIMENT = Experiment("Table 3", __doc__, jobs, blocks, tunes=True)

@@ -1,0 +1,31 @@
+"""A workshop with a few pictures and a tiny network, in which everything takes seconds."""
+
+from pathlib import Path
+
+from bcnn.experiments import EXPERIMENTS
+from bcnn.experiments.contract import Subject
+from bcnn.experiments.plan import make_plan
+from bcnn.experiments.results import FILE, Results
+from bcnn.experiments.run import carry_out, register
+from bcnn.experiments.workshop import Workshop
+from tests.features.images import picture_folder
+
+
+def make_shop(root: Path, **options) -> Workshop:
+    """With one dataset, called cub as in the paper."""
+    if not (root / "pictures").exists():
+        picture_folder(root / "pictures", classes=3, train=6, test=4)
+    return Workshop({"cub": f"folder:{root / 'pictures'}"}, root / "out", **options)
+
+
+def make_subject(shop: Workshop, **options) -> Subject:
+    small = {"network": "tiny", "weights": None, "size": 32, "tuned_size": 32, "epochs": 1, "dim": 8}
+    return Subject(dataset="cub", images=shop.images("cub"), **{**small, **options})
+
+
+def measure(shop: Workshop, subject: Subject, artifacts=tuple(EXPERIMENTS), **options) -> tuple[Results, list]:
+    """Everything that is not there yet."""
+    results = Results(shop.out / FILE)
+    register([subject], results, shop)
+    failures = carry_out(make_plan(artifacts, [subject], results, shop, **options), results, shop)
+    return results, failures

@@ -1,0 +1,92 @@
+"""Descriptors from stored matrices are those of the head itself; a cell's predictions are those of `bcnn train`."""
+
+import json
+
+import pytest
+import torch
+
+from bcnn.data.contract import TEST
+from bcnn.experiments.jobs.frozen import Frozen, Source, describe_stored, source_of
+from bcnn.experiments.jobs.tuned import tuned
+from bcnn.experiments.table1_normalization import NORMALIZATIONS
+from bcnn.experiments.workshop import plain_head
+from bcnn.files import read_csv
+from bcnn.pooling.head import PRESETS, Head, HeadConfig
+from bcnn.runs.config import RunConfig
+from bcnn.runs.train import train
+from tests.experiments.lab import make_shop, make_subject
+
+HEADS = {
+    **PRESETS,
+    **{name: HeadConfig(normalize=normalize, eps=eps) for name, (normalize, eps) in NORMALIZATIONS.items()},
+    "power": HeadConfig(normalize=("matrix_power(0.3)", "signed_sqrt", "l2")),
+    "newton": HeadConfig(normalize=("matrix_sqrt(forward='newton_schulz', num_iters=5)", "signed_sqrt", "l2")),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("locations", [4, 40])  # fewer than channels and more
+def test_stored_matrices_give_the_descriptors_of_the_head(name, locations):
+    torch.manual_seed(0)
+    features = torch.relu(torch.randn(3, 12, locations))
+    head = Head(HEADS[name]).eval()
+    stored = Head(plain_head(HEADS[name].pooling))(features)
+    # The signed square root makes the root of what rounding has made of a small entry.
+    torch.testing.assert_close(describe_stored(head, stored), head(features), atol=2e-4, rtol=1e-3)
+
+
+def test_a_black_image_is_described_as_by_the_head():
+    features = torch.zeros(1, 6, 9)
+    for name in ("improved_bcnn", "o2p"):
+        head = Head(name)
+        assert torch.equal(describe_stored(head, Head(plain_head("bilinear"))(features)), head(features))
+
+
+def test_predictions_are_those_of_train(lab, tmp_path):
+    shop, subject, results = lab
+    config = RunConfig(
+        spec=shop.data["cub"], preset=("bcnn", "improved_bcnn"), backbone="tiny", weights=None, size=subject.size
+    )
+    train(config, tmp_path)
+    for preset in config.preset:
+        head = PRESETS[preset]
+        own = results.get(Frozen(source_of(subject), head.normalize, head.eps))
+        lines = read_csv(tmp_path / preset / "predictions.csv")
+        classes = [f"class_{i}" for i in range(3)]
+        assert [classes[i] for i in own["predicted"]] == [line["class1"] for line in lines]
+        assert [classes[i] for i in own["truth"]] == [line["truth"] for line in lines]
+        assert own["accuracy"] == json.loads((tmp_path / preset / "metrics.json").read_text())["accuracy"]
+
+
+def test_no_descriptors_are_left_behind(lab):
+    shop, _, _ = lab
+    assert not list(shop.out.glob(".descriptors-*"))
+
+
+def test_folders_tell_networks_and_tunings_apart(lab):
+    _, subject, _ = lab
+    plain = source_of(subject)
+    first, second = tuned(subject, "bcnn")
+    slugs = {plain.slug}
+    for job in (first, second):
+        slugs.add(Source(plain.dataset, plain.images, plain.network, plain.weights, plain.size, tuned=job).slug)
+    assert len(slugs) == 3
+    assert "/" not in Source("cub", plain.images, "timm/resnet18", None, 224).slug
+
+
+def test_too_little_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    shop = make_shop(tmp_path)
+    subject = make_subject(shop)
+    job = Frozen(source_of(subject), ("l2",), 0.0)
+    shop.describe(job.source, ["bilinear"])
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
+    with pytest.raises(OSError, match=r"GB free in .* for descriptors, got 0.0 GB; make room"):
+        job.run(shop)
+
+
+def test_test_images_are_averaged_over_both_views(lab):
+    shop, subject, results = lab
+    rows = shop.stored(source_of(subject), "bilinear").matrix(TEST)
+    assert rows.num_views == 2
+    own = results.get(Frozen(source_of(subject), ("signed_sqrt", "l2"), 0.0))
+    assert len(own["predicted"]) == own["num_test"] == len(rows.rows) == 12

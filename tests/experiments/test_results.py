@@ -1,0 +1,61 @@
+"""One JSON line a measurement: whole, in order, never lost."""
+
+import json
+
+import pytest
+
+from bcnn.experiments.contract import Subject
+from bcnn.experiments.jobs.gradient_errors import GradientErrors
+from bcnn.experiments.results import Results
+
+JOB = GradientErrors("flat", "float32", 2, dim=8)
+OTHER = GradientErrors("flat", "float64", 2, dim=8)
+SUBJECT = Subject("cub", "abc", "tiny", seeds=(0, 1))
+
+
+def test_what_is_added_is_read_again(tmp_path):
+    results = Results(tmp_path / "deep" / "results.jsonl")
+    results.add_subject(SUBJECT, {"dataset": "cub", "num_classes": 3})
+    results.add_subject(SUBJECT, {"dataset": "cub", "num_classes": 3})
+    results.add(JOB, {"errors": [1.5]}, 2.0)
+    again = Results(results.path)
+    assert again.get(JOB) == {"errors": [1.5]}
+    assert again.get(OTHER) is None
+    assert again.subjects == [SUBJECT]
+    assert again.datasets["abc"]["num_classes"] == 3
+    line = again.line(JOB)
+    assert line["versions"]["torch"]
+    assert "commit" in line
+    assert len(results.path.read_text().splitlines()) == 3
+
+
+def test_a_line_cut_short_is_removed_and_the_rest_kept(tmp_path):
+    results = Results(tmp_path / "results.jsonl")
+    results.add(JOB, {"errors": []}, 1.0)
+    whole = results.path.read_text()
+    results.path.write_text(whole + '{"what": "measurement", "job": {"ki')
+    again = Results(results.path)
+    assert again.get(JOB) == {"errors": []}
+    assert results.path.read_text() == whole
+    again.add(OTHER, {"errors": [2]}, 1.0)
+    assert Results(results.path).get(OTHER) == {"errors": [2]}
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[1]", '{"job": 1}', '{"what": "dream"}'])
+def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path, line):
+    path = tmp_path / "results.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(ValueError, match=r"results.jsonl: expected"):
+        Results(path)
+    assert path.read_text() == line + "\n"
+
+
+def test_the_later_measurement_counts(tmp_path):
+    one, two = Results(tmp_path / "1.jsonl"), Results(tmp_path / "2.jsonl")
+    one.add(JOB, {"errors": [1]}, 1.0)
+    two.add(JOB, {"errors": [2]}, 1.0)
+    two.add_subject(SUBJECT, {})
+    one.include(two)
+    assert one.get(JOB) == {"errors": [2]}
+    assert one.subjects == [SUBJECT]
+    assert json.loads((tmp_path / "1.jsonl").read_text())["result"] == {"errors": [1]}

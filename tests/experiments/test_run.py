@@ -1,0 +1,159 @@
+"""Plans and their execution: nothing twice, nothing lost, failures told."""
+
+import pytest
+
+from bcnn.errors import NonFiniteTrainingError
+from bcnn.experiments import EXPERIMENTS
+from bcnn.experiments.jobs.frozen import Frozen, source_of
+from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, tuned
+from bcnn.experiments.plan import make_plan
+from bcnn.experiments.results import FILE, Results
+from tests.experiments.lab import make_shop, make_subject, measure
+
+
+def test_jobs_that_artifacts_share_are_planned_once(tmp_path):
+    shop = make_shop(tmp_path)
+    subject = make_subject(shop)
+    plan = make_plan(list(EXPERIMENTS), [subject], Results(), shop)
+    jobs = [step.job for step in plan.steps if step.job is not None]
+    assert len(jobs) == len(set(jobs)) < sum(share.num_cells for share in plan.shares)
+    described = [step for step in plan.steps if step.source is not None and step.source.tuned is None]
+    assert len(described) == 1
+    assert set(described[0].poolings) == {"bilinear", "average"}
+    assert described[0].num_images == 30
+    assert plan.seconds > 0
+    assert all(step.seconds > 0 for step in plan.steps)
+
+
+def test_features_come_before_what_takes_them_and_tuned_networks_first(tmp_path):
+    shop = make_shop(tmp_path)
+    plan = make_plan(list(EXPERIMENTS), [make_subject(shop)], Results(), shop)
+    seen: set = set()
+    for step in plan.steps:
+        if step.source is not None:
+            assert step.source.tuned is None or step.source.tuned in seen
+            seen.add(step.source)
+        else:
+            assert all(source in seen for source, _ in step.job.sources)
+            seen.add(step.job)
+
+
+def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
+    shop = make_shop(tmp_path)
+    subject = make_subject(shop)
+    results, failures = measure(shop, subject, ["table1_normalization"])
+    assert not failures
+    lines = results.path.read_text()
+    monkeypatch.setattr(Frozen, "run", lambda self, shop: pytest.fail("done already"))
+    again, _ = measure(shop, subject, ["table1_normalization"])
+    assert again.path.read_text() == lines
+    plan = make_plan(["table1_normalization"], [subject], again, shop)
+    assert not plan.steps
+    assert (plan.shares[0].num_done, plan.seconds) == (5, 0)
+
+
+def test_a_killed_sweep_goes_on(tmp_path, monkeypatch):
+    shop = make_shop(tmp_path)
+    subject = make_subject(shop)
+    whole = Frozen.run
+    count = iter(range(100))
+
+    def killed(self, shop):
+        if next(count) == 2:
+            raise KeyboardInterrupt
+        return whole(self, shop)
+
+    monkeypatch.setattr(Frozen, "run", killed)
+    with pytest.raises(KeyboardInterrupt):
+        measure(shop, subject, ["table1_normalization"])
+    assert len(Results(shop.out / FILE).lines) == 2
+    results, failures = measure(shop, subject, ["table1_normalization"])
+    assert not failures
+    assert len(results.lines) == 5
+    assert next(count) == 6  # three more, none twice
+
+
+def test_one_failure_does_not_stop_the_others(tmp_path, monkeypatch):
+    shop = make_shop(tmp_path)
+    subject = make_subject(shop)
+    whole = Frozen.run
+
+    def broken(self, shop):
+        if "matrix_log" in self.normalize:
+            raise OSError("no more room")
+        return whole(self, shop)
+
+    monkeypatch.setattr(Frozen, "run", broken)
+    results, failures = measure(shop, subject, ["table1_normalization"])
+    assert len(results.lines) == 3
+    assert [failure.why for failure in failures] == ["no more room"] * 2
+
+
+def test_without_features_their_jobs_are_left_out(tmp_path, monkeypatch):
+    shop = make_shop(tmp_path)
+    subject = make_subject(shop)
+
+    def broken(*args, **options):
+        raise OSError("disk gone")
+
+    monkeypatch.setattr(shop, "describe", broken)
+    results, failures = measure(shop, subject, ["table1_normalization", "gradient_precision"])
+    assert len(failures) == 1
+    assert {line["job"]["source"] for line in results.lines.values()} == {None}  # made-up matrices alone
+
+
+def test_a_training_that_diverges_is_a_result(tmp_path, monkeypatch):
+    shop = make_shop(tmp_path)
+    subject = make_subject(shop)
+
+    def diverges(self, shop):
+        raise NonFiniteTrainingError("loss is not finite in epoch 1")
+
+    monkeypatch.setattr(Tuned, "run", diverges)
+    results, failures = measure(shop, subject, ["table2_finetuning"])
+    assert not failures
+    assert results.get(tuned(subject, "bcnn")[0]) == {"failed": "loss is not finite in epoch 1"}
+    text = str(EXPERIMENTS["table2_finetuning"].blocks(results, [subject]))
+    assert text == "[]"  # no number at all: no table
+
+
+def test_without_fine_tuning_only_runs_that_are_there_count(lab, tmp_path):
+    shop, subject, _ = lab
+    empty = make_shop(tmp_path)
+    own = make_subject(empty)
+    plan = make_plan(["table2_finetuning", "table1_normalization"], [own], Results(), empty, finetune=False)
+    assert plan.num_left_out == 2
+    assert {step.job.kind for step in plan.steps if step.job is not None} == {"frozen"}
+    again = make_shop(shop.out.parent, reuse=[shop.out / "finetune"])
+    again.out = tmp_path / "elsewhere"
+    plan = make_plan(["table2_finetuning"], [subject], Results(), again, finetune=False)
+    assert plan.num_left_out == 0
+    assert [step.seconds for step in plan.steps] == [0.0] * 4  # two schemes, two seeds: to be read only
+
+
+def test_runs_of_the_same_configuration_are_found_and_others_are_not(lab):
+    shop, subject, results = lab
+    job = tuned(subject, "lyapunov")[0]
+    folder = shop.finished_run(job.config(shop.data["cub"]), job.images)
+    assert folder is not None
+    assert job.run(shop)["accuracy"] == results.get(job)["accuracy"]
+    assert shop.finished_run(job.config(shop.data["cub"]), "another list") is None
+    other = make_subject(shop, epochs=7)
+    assert shop.finished_run(tuned(other, "lyapunov")[0].config(shop.data["cub"]), job.images) is None
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_has_been_trained(lab, scheme):
+    _, subject, results = lab
+    for job in tuned(subject, scheme):
+        own = results.get(job)
+        assert own["num_test"] == 12
+        assert [record["epoch"] for record in own["history"]] == [0, 1]
+        assert (own["before"] is not None, own["num_skipped"]) == (True, 0)
+
+
+def test_seeds_are_measured_one_by_one(lab):
+    _, subject, results = lab
+    first, second = (results.get(job) for job in tuned(subject, "bcnn"))
+    assert first["history"] != second["history"]
+    assert results.get(Frozen(source_of(subject), ("signed_sqrt", "l2"), 0.0)) is not None

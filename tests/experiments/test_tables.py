@@ -1,0 +1,109 @@
+"""What tables say of measurements, checked against the statistics themselves."""
+
+import numpy as np
+import pytest
+
+from bcnn.classify.accuracy import mcnemar, wilson
+from bcnn.classify.paired import mean_interval, paired_interval
+from bcnn.experiments.contract import Cell, Subject
+from bcnn.experiments.jobs.tuned import tuned
+from bcnn.experiments.results import Results
+from bcnn.experiments.tables import NOT_RUN, accuracy_blocks, accuracy_table, measured, title_of
+
+SUBJECT = Subject("cub", "abc", "vgg16", seeds=(0, 1))
+TRUTH = [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+
+
+def result(num_wrong: int, *, shift: int = 0, **more) -> dict:
+    predicted = [(t + 1) % 3 if shift <= i < shift + num_wrong else t for i, t in enumerate(TRUTH)]
+    accuracy = 1 - num_wrong / len(TRUTH)
+    return {"accuracy": accuracy, "truth": TRUTH, "predicted": predicted, "num_test": len(TRUTH), **more}
+
+
+def filled(**schemes) -> Results:
+    """Results of the seeds of each scheme."""
+    results = Results()
+    results.add_subject(SUBJECT, {"dataset": "cub", "num_classes": 3, "num_images": 30})
+    for scheme, own in schemes.items():
+        for job, value in zip(tuned(SUBJECT, scheme), own, strict=False):
+            results.add(job, value, 1.0)
+    return results
+
+
+def cell(scheme, paper=None, **options) -> Cell:
+    return Cell((scheme,), tuned(SUBJECT, scheme), paper, **options)
+
+
+def test_one_seed_has_wilsons_interval_and_mcnemars_test():
+    results = filled(bcnn=[result(4)], lyapunov=[result(1, shift=7)])
+    table = accuracy_table(results, [cell("bcnn", 50.0), cell("lyapunov", 60.0)], ["scheme"], "T")
+    base, row = table.rows
+    low, high = wilson(6, 10)
+    assert base[1:5] == ("50.0", "60.0 (1 of 2 seeds not run)", f"{100 * low:.1f} to {100 * high:.1f}", "+10.0")
+    assert base[5:] == ("", "", "", "")
+    right_a = np.equal(TRUTH, result(1, shift=7)["predicted"])
+    right_b = np.equal(TRUTH, result(4)["predicted"])
+    low, high = paired_interval(right_a, right_b)
+    assert row[5:8] == ("+10.0", "+30.0", f"{100 * low:+.1f} to {100 * high:+.1f}")
+    assert float(row[8]) == pytest.approx(mcnemar(right_a, right_b), rel=0.02)
+    assert table.strong == {(1, 2)}
+
+
+def test_several_seeds_have_mean_spread_and_a_bootstrap_over_images():
+    results = filled(bcnn=[result(4), result(2)])
+    own = measured(results, cell("bcnn"))
+    assert own.accuracy == pytest.approx(0.7)
+    assert own.text == "70.0 ± 14.1"
+    assert own.interval == mean_interval(own.right)
+    assert own.right.tolist() == [0, 0, 0.5, 0.5, 1, 1, 1, 1, 1, 1]
+
+
+def test_what_was_not_run_or_failed_says_so():
+    results = filled(bcnn=[result(4)], identity=[{"failed": "diverged"}])
+    cells = [cell("bcnn"), cell("lyapunov", 85.8), cell("identity")]
+    table = accuracy_table(results, cells, ["scheme"], "T")
+    assert [row[2] for row in table.rows[1:]] == [NOT_RUN, "failed"]
+    assert table.rows[1][1] == "85.8"
+    assert table.faint == {(1, 2), (2, 2)}
+    assert all(text == "" for text in table.rows[1][3:])
+
+
+def test_values_without_predictions_have_no_paired_test():
+    results = filled(bcnn=[result(4, before=0.5)], lyapunov=[result(1, before=0.6)])
+    cells = [cell("bcnn", value="before"), cell("lyapunov", value="before")]
+    table = accuracy_table(results, cells, ["scheme"], "T")
+    assert table.rows[1][6:] == ("+10.0", "", "")
+    low, high = wilson(5, 10)
+    assert table.rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f}"
+
+
+def test_other_test_images_are_not_compared():
+    shorter = result(1)
+    shorter = {**shorter, "truth": TRUTH[:9], "predicted": shorter["predicted"][:9], "num_test": 9}
+    results = filled(bcnn=[result(4)], lyapunov=[shorter])
+    table = accuracy_table(results, [cell("bcnn"), cell("lyapunov")], ["scheme"], "T")
+    assert table.rows[1][7:] == ("", "")
+
+
+def test_the_title_says_that_it_is_a_part_of_the_dataset():
+    results = filled()
+    assert "3 of 200 classes, 30 of 11788 images" in title_of(results, SUBJECT, 448)
+    assert title_of(results, SUBJECT, 448).endswith("VGG-D (vgg16) at 448 px")
+
+
+def test_the_overview_has_every_network_of_the_paper_and_gaps():
+    results = filled(bcnn=[result(4)])
+    cells = lambda subject: [Cell(("plain",), tuned(subject, "bcnn"), 50.0 if subject.network == "vgg_m" else None)]  # noqa: E731
+    overview, detail = accuracy_blocks(cells, ["scheme"])(results, [SUBJECT])
+    assert overview.header[:4] == ("network", "scheme", "Birds, paper", "Birds, ours")
+    rows = {row[0]: row[2:] for row in overview.rows}
+    assert rows["VGG-M (vgg_m)"] == ("50.0", NOT_RUN) * 3
+    assert rows["VGG-D (vgg16)"][:2] == ("-", "60.0 (1 of 2 seeds not run)")
+    assert detail.rows[0][0] == "plain"
+
+
+def test_the_same_measurements_are_shown_once():
+    results = filled(bcnn=[result(4)])
+    other = Subject("cub", "abc", "vgg16", seeds=(0, 1), dim=8)  # differs in what does not matter
+    cells = lambda subject: [Cell(("plain",), tuned(subject, "bcnn"))]  # noqa: E731
+    assert len(accuracy_blocks(cells, ["scheme"])(results, [SUBJECT, other])) == 2

@@ -1,0 +1,90 @@
+"""`bcnn reproduce` and `bcnn report`, with good and bad arguments."""
+
+import pytest
+
+from bcnn.experiments import EXPERIMENTS
+from bcnn.experiments.results import Results
+from tests.command import run_command
+from tests.features.images import picture_folder
+
+SMALL = ["--networks", "tiny", "--weights", "none", "--size", "32"]
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return picture_folder(tmp_path_factory.mktemp("p") / "pictures", classes=3, train=6, test=4)
+
+
+def test_list_names_every_artifact():
+    out = run_command("reproduce", "--list").stdout
+    assert all(name in out for name in EXPERIMENTS)
+
+
+def test_several_datasets_after_one_option(pictures, tmp_path):
+    result = run_command(
+        "reproduce", "table1_normalization", "--data", f"cub=folder:{pictures}", f"mine={pictures}", *SMALL,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "30 images and their flips to describe" in result.stdout
+    assert "table1_normalization" in result.stdout
+    results = Results(tmp_path / "out" / "results.jsonl")
+    assert [subject.dataset for subject in results.subjects] == ["cub", "mine"]
+    assert len(results.lines) == 10
+    assert "Birds, 3 of 200 classes" in (tmp_path / "out" / "report.md").read_text()
+
+    again = run_command(
+        "reproduce", "table1_normalization", f"cub=folder:{pictures}", *SMALL, "--out", tmp_path / "out"
+    )
+    assert again.returncode == 0, again.stderr
+    assert "In all 0 steps" in again.stdout
+
+    page = tmp_path / "page.html"
+    result = run_command("report", tmp_path / "out", "--out", page)
+    assert result.returncode == 0, result.stderr
+    assert page.with_suffix(".tex").exists()
+
+
+def test_a_plan_alone_measures_nothing(pictures, tmp_path):
+    out = tmp_path / "out"
+    result = run_command("reproduce", "all", f"cub=folder:{pictures}", *SMALL, "--plan", "--no-finetune", "--out", out)
+    assert result.returncode == 0, result.stderr
+    assert "need fine-tuning and are left out" in result.stdout
+    assert not out.exists()
+
+
+def test_smoke_needs_no_data(tmp_path):
+    """`make smoke` runs all of them."""
+    result = run_command("reproduce", "table1_normalization", "gradient_precision", "--smoke", "--out", tmp_path)
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "report.md").read_text()
+    assert "textures, 14 classes" in text
+    assert "Made-up matrices, paper; d = 32" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table1_normalisation"], "artifact 'table1_normalisation'; did you mean 'table1_normalization'"),
+        (["table1_normalization"], "expected --data NAME=PATH"),
+        (["cub=/nowhere"], "expected an ARTIFACT"),
+        (["table1_normalization", "--data", "cub"], "--data: expected NAME=PATH"),
+        (["table1_normalization", "--data", "cub=/nowhere"], "nowhere"),
+        (["table1_normalization", "cub=PICTURES", "--networks", "vgg17"], "'vgg17'"),
+        (["table2_finetuning", "cub=PICTURES", "--seeds", "one"], "--seeds: expected whole numbers"),
+        (["table1_normalization", "cub=PICTURES", "--device", "abacus"], "--device: expected a device"),
+    ],
+)
+def test_bad_arguments_are_told_in_a_line(pictures, tmp_path, arguments, message):
+    given = [word.replace("PICTURES", f"folder:{pictures}") for word in arguments]
+    result = run_command("reproduce", *given, "--out", tmp_path / "out")
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_report_of_nothing_is_refused(tmp_path):
+    result = run_command("report", tmp_path, "--out", tmp_path / "report.html")
+    assert result.returncode == 2
+    assert "expected folders with results.jsonl" in result.stderr
+    assert not (tmp_path / "report.html").exists()
