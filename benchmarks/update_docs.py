@@ -4,7 +4,7 @@ Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchm
 
 Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench pooling|svm|extract|step: START OF A TITLE`` or
 ``all``; ``eps: BACKBONE``; ``train: NAME`` and ``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the
-comparison.csv of a run and of `bcnn compare`.
+comparison.csv of a run and of `bcnn compare`; ``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail.
 """
 
 import re
@@ -14,11 +14,16 @@ from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
+from bcnn.experiments import EXPERIMENTS
+from bcnn.experiments.results import Results
 from bcnn.files import read_csv, written_whole
 from bcnn.report import comparison, extract, finetune, matfun, pooling, step, svm
+from bcnn.report.document import Table
+from bcnn.report.markdown import table_markdown
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+NOT_OURS = ("The paper and ours", "The paper's", "What the authors say")
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
@@ -64,6 +69,16 @@ def eps_table(argument: str) -> str:
     )
 
 
+def reproduced(argument: str) -> str:
+    """The tables of an artifact that are not the paper's own nor the overview, which the report has."""
+    results = Results()
+    for path in sorted((ROOT / "results").glob("*/results.jsonl")):
+        results.include(Results(path))
+    blocks = EXPERIMENTS[argument].blocks(results, results.subjects)
+    tables = [block for block in blocks if isinstance(block, Table) and block.title not in NOT_OURS]
+    return "\n".join(map(table_markdown, tables))
+
+
 TABLES: dict[str, Callable[[str], str]] = {
     "bench matfun": matfun_table,
     "bench pooling": partial(bench_table, "pooling", pooling),
@@ -73,6 +88,7 @@ TABLES: dict[str, Callable[[str], str]] = {
     "eps": eps_table,
     "train": train_table,
     "finetune": finetune_table,
+    "reproduce": reproduced,
 }
 
 

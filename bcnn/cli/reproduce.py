@@ -105,7 +105,7 @@ def _go(
 ) -> None:
     from ..experiments.plan import make_plan
     from ..experiments.results import FILE, Results
-    from ..experiments.run import carry_out, register
+    from ..experiments.run import alone, register
     from ..experiments.workshop import Workshop
     from ..features.extract import ExtractOptions
     from ..features.team import default_device
@@ -114,23 +114,41 @@ def _go(
     how = ExtractOptions(**options, device=check_device(device or default_device()))
     shop = Workshop(specs, out, how, reuse=reuse, report=o.download_report())
     subjects = _subjects(shop, chosen)
-    results = Results(out / FILE)
     with console.status("measuring a sample"):
-        plan = make_plan(wanted, subjects, results, shop, finetune=finetune)
+        plan = make_plan(wanted, subjects, Results(out / FILE), shop, finetune=finetune)
     _print_plan(console, plan)
     if plan_only:
         return
-    register(subjects, results, shop)
-    overall = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %"
-    with o.progress_bars("images", overall=overall) as tick:
-        shop.tick = tick
-        whole = max(plan.seconds, 1e-9)
-        failures = carry_out(plan, results, shop, lambda seconds: tick(overall, int(100 * seconds / whole), 100))
+    with alone(out):
+        results = Results(out / FILE)
+        register(subjects, results, shop)
+        failures = _carry_out(plan, results, shop)
     _write_report(console, [out], out)
-    for failure in failures:
-        console.print(f"NOT DONE: {failure.name}: {failure.why}", style="red", markup=False, soft_wrap=True)
+    _tell(console, shop, failures)
     if failures:
         raise typer.Exit(1)
+
+
+def _carry_out(plan: Any, results: Any, shop: Any) -> list[Any]:
+    """With a bar over all of it."""
+    from ..experiments.run import carry_out
+
+    overall, whole = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %", max(plan.seconds, 1e-9)
+    with o.progress_bars("images", overall=overall) as tick:
+        shop.tick = tick
+        return carry_out(plan, results, shop, lambda seconds: tick(overall, int(100 * seconds / whole), 100))
+
+
+def _tell(console: Any, shop: Any, failures: Sequence[Any]) -> None:
+    """What went wrong, at the end, where it is seen."""
+    from ..features.folder import describe_broken
+
+    for name, broken in shop.broken.items():
+        if broken:
+            said = f"{name}: {describe_broken(broken, shop.num_images(name)[1])}"
+            console.print(said, style="yellow", markup=False, soft_wrap=True)
+    for failure in failures:
+        console.print(f"NOT DONE: {failure.name}: {failure.why}", style="red", markup=False, soft_wrap=True)
 
 
 def _split(artifacts: Sequence[str], data: Sequence[str]) -> tuple[list[str], dict[str, str]]:

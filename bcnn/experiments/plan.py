@@ -10,6 +10,7 @@ from . import EXPERIMENTS
 from .contract import Subject
 from .gauge import Gauge
 from .jobs.frozen import Source
+from .jobs.tuned import METRICS
 from .results import Results
 from .workshop import Workshop
 
@@ -93,7 +94,7 @@ def _is_possible(job: Any, results: Results, shop: Workshop) -> bool:
 
 def _is_run(job: Any, shop: Workshop) -> bool:
     """Whether a fine-tuned run is there, and has to be read only."""
-    return job.kind == "tuned" and (job.folder(shop) / "metrics.json").exists()
+    return job.kind == "tuned" and (job.folder(shop) / METRICS).exists()
 
 
 def _sources(jobs: Iterable[Any]) -> dict[Source, tuple[str, ...]]:

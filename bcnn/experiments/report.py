@@ -82,13 +82,17 @@ def _datasets(results: Results) -> str:
         f"{own['dataset']}: {own['num_classes']} classes, {own['num_train']} training and {own['num_test']} test images"
         for own in results.datasets.values()
     ]
-    return f"Datasets: {'; '.join(said)}."
+    broken = max((line["result"].get("num_broken", 0) for line in results.lines.values()), default=0)
+    left_out = f" Images that could not be read and were left out: up to {broken} of a dataset." if broken else ""
+    return f"Datasets: {'; '.join(said)}.{left_out}"
 
 
 def _artifacts(results: Results) -> Iterable[Section]:
     for name, experiment in EXPERIMENTS.items():
         blocks = tuple(experiment.blocks(results, results.subjects))
         what, *rest = [" ".join(part.split()) for part in experiment.about.strip().split("\n\n")]
+        what = what.removeprefix(f"{experiment.title}: ")  # which is the heading
+        what = what[0].upper() + what[1:]
         text = (what, *(part for part in rest if not part.startswith("Run:")))
         if not blocks:
             text = (*text, f"No measurement: {NOT_RUN}.")

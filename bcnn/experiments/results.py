@@ -45,10 +45,11 @@ class Results:
         """Write a measurement down."""
         own = dict(result)
         versions = own.pop("versions", None) or {**machine.describe(), "bcnn": __version__}
+        commit = own.pop("commit", machine.commit())
         self._append(
             {
                 "what": MEASUREMENT, "job": to_plain(job), "result": own, "time_s": round(time_s, 2),
-                "versions": versions, "commit": machine.commit(),
+                "versions": versions, "commit": commit,
                 "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             }
         )  # fmt: skip

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ..data.contract import TEST, TRAIN, Dataset
@@ -24,6 +26,22 @@ class Failure:
 
     name: str
     why: str
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """The folder to oneself: two at the same work would do it twice."""
+    from filelock import FileLock, Timeout
+
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(out / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise OSError(
+            f"reproduce: expected {out} to be free, got one that another bcnn reproduce is at work in; "
+            "wait for it, or choose another --out."
+        ) from None
 
 
 def register(subjects: Sequence[Subject], results: Results, shop: Workshop) -> None:

@@ -50,6 +50,7 @@ class Workshop:
     ):
         self.data, self.out, self.options = dict(data), out, options or ExtractOptions()
         self.reuse, self.tick, self.report = tuple(reuse), tick, report
+        self.broken: dict[str, dict[str, str]] = {}  # images that could not be read, and why, by dataset
         self._datasets: dict[str, Dataset] = {}
         self._models: dict[Source, BCNN] = {}
 
@@ -105,7 +106,8 @@ class Workshop:
             self.tick(f"describing {source.slug}, images", done, total)
             tick(done, total)
 
-        extract(self.dataset(source.dataset), models, self.options, tick=hear)
+        done = extract(self.dataset(source.dataset), models, self.options, tick=hear)
+        self.broken[source.dataset] = done.broken
 
     def stored(self, source: Source, pooling: str) -> Features:
         """The features, once they are described."""

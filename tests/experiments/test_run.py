@@ -8,6 +8,7 @@ from bcnn.experiments.jobs.frozen import Frozen, source_of
 from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, tuned
 from bcnn.experiments.plan import make_plan
 from bcnn.experiments.results import FILE, Results
+from bcnn.experiments.run import alone
 from tests.experiments.lab import make_shop, make_subject, measure
 
 
@@ -157,3 +158,28 @@ def test_seeds_are_measured_one_by_one(lab):
     first, second = (results.get(job) for job in tuned(subject, "bcnn"))
     assert first["history"] != second["history"]
     assert results.get(Frozen(source_of(subject), ("signed_sqrt", "l2"), 0.0)) is not None
+
+
+def test_two_at_once_in_one_folder_are_refused(tmp_path):
+    with alone(tmp_path), pytest.raises(OSError, match="another bcnn reproduce is at work in; wait"), alone(tmp_path):
+        pass
+    with alone(tmp_path):
+        pass
+
+
+def test_a_run_that_is_not_finished_lends_no_weights(tmp_path):
+    shop = make_shop(tmp_path)
+    job = tuned(make_subject(shop), "bcnn")[0]
+    with pytest.raises(ValueError, match="expected a finished run"):
+        job.best(shop)
+
+
+def test_broken_images_are_kept_in_mind(tmp_path):
+    shop = make_shop(tmp_path)
+    (tmp_path / "pictures" / "test" / "class_0" / "9.png").write_bytes(b"no picture")
+    subject = make_subject(shop)
+    results, failures = measure(shop, subject, ["table1_normalization"])
+    assert not failures
+    assert list(shop.broken["cub"]) == ["test/class_0/9.png"]
+    (line, *_) = results.lines.values()
+    assert (line["result"]["num_broken"], line["result"]["num_test"]) == (1, 12)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..gauge import Gauge
     from ..workshop import Workshop
 
+METRICS = "metrics.json"
 BACKWARD_COST = 2.2  # of a training step besides the forward pass, in forward passes: a rough guess
 
 
@@ -76,11 +77,13 @@ class Tuned:
         from ...train.engine import start
 
         folder = self.folder(shop)
-        if not (folder / "metrics.json").exists():
+        earlier = (folder / METRICS).exists()
+        if not earlier:
             config = self.config(shop.data[self.dataset], shop)
             fabric = start(precision=config.precision, device=config.device)
             finetune(config, folder, fabric, team=Team(), tick=shop.tick, report=shop.report)
-        return read_run(folder)
+        result = read_run(folder)
+        return {**result, "commit": None} if earlier else result  # nobody knows which it was
 
     def folder(self, shop: Workshop) -> Path:
         """Where its run is, or will be."""
@@ -89,7 +92,10 @@ class Tuned:
 
     def best(self, shop: Workshop) -> Path:
         """The tuned network."""
-        return self.folder(shop) / BEST
+        folder = self.folder(shop)
+        if not (folder / METRICS).exists():
+            raise ValueError(f"reproduce: expected a finished run for {self.name}, got none in {folder}.")
+        return folder / BEST
 
 
 # The presets' own options are left open, so that a run of `bcnn train` with the same words is the same run.
@@ -116,7 +122,7 @@ def tuned(subject: Subject, scheme: str) -> tuple[Tuned, ...]:
 
 def read_run(folder: Path) -> dict[str, Any]:
     """Accuracies, predictions and history from a run folder."""
-    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics = json.loads((folder / METRICS).read_text())
     with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     classes = {name: i for i, name in enumerate(metrics["per_class"])}
