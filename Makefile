@@ -30,7 +30,7 @@ smoke: $(READY)
 
 # timm brings torchvision, which must not share an environment with what does not need it.
 test-timm: $(VENV)-timm/.ready
-	$(VENV)-timm/bin/python -m pytest -m timm tests/models/backbones/test_timm.py
+	$(VENV)-timm/bin/python -m pytest -m timm tests/models/backbones/test_timm.py tests/experiments/test_timm_network.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -203,8 +203,8 @@ def _print_plan(console: Any, plan: Any) -> None:
     for name in ("measurements", "done", "to do", "about"):
         table.add_column(name, justify="right")
     for share in plan.shares:
-        todo = share.num_cells - share.num_done
-        table.add_row(share.artifact, str(share.num_cells), str(share.num_done), str(todo), _span(share.seconds))
+        counts = (share.num_cells, share.num_done, share.num_todo)
+        table.add_row(share.artifact, *map(str, counts), _span(share.seconds))
     console.print(table)
     for step in plan.steps:
         if step.source is not None and step.num_images:

@@ -34,6 +34,7 @@ class Share:
     artifact: str
     num_cells: int
     num_done: int
+    num_todo: int  # what needs fine-tuning, where that is not wanted, is neither
     seconds: float  # of what is left; jobs of several artifacts count in each
 
 
@@ -124,4 +125,5 @@ def _of_source(
 
 def _share(name: str, jobs: Sequence[Any], seconds: Mapping[Any, float], results: Results) -> Share:
     done = sum(results.get(job) is not None for job in jobs)
-    return Share(name, len(jobs), done, sum(seconds.get(job, 0.0) for job in jobs))
+    todo = [job for job in jobs if job in seconds]
+    return Share(name, len(jobs), done, len(todo), sum(seconds[job] for job in todo))

@@ -124,6 +124,7 @@ def test_without_fine_tuning_only_runs_that_are_there_count(lab, tmp_path):
     own = make_subject(empty)
     plan = make_plan(["table2_finetuning", "table1_normalization"], [own], Results(), empty, finetune=False)
     assert plan.num_left_out == 2
+    assert [(share.num_cells, share.num_todo) for share in plan.shares] == [(2, 0), (5, 5)]
     assert {step.job.kind for step in plan.steps if step.job is not None} == {"frozen"}
     again = make_shop(shop.out.parent, reuse=[shop.out / "finetune"])
     again.out = tmp_path / "elsewhere"

@@ -1,0 +1,39 @@
+"""Committed measurements: their report is theirs, and they tell nothing of the machine's folders."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bcnn.experiments.report import make_document
+from bcnn.experiments.results import FILE, Results
+from bcnn.report.latex import render_latex
+from bcnn.report.markdown import render_markdown
+
+ROOT = Path(__file__).parent.parent / "results"
+FOLDERS = sorted(path.parent for path in ROOT.glob(f"*/{FILE}"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_the_report_is_that_of_the_measurements(folder):
+    document = make_document([folder])
+    assert (folder / "report.md").read_text() == render_markdown(document), f"run bcnn report {folder}"
+    assert (folder / "report.tex").read_text() == render_latex(document)
+    html = (folder / "report.html").read_text()
+    for section in document.sections:
+        assert f'id="{section.anchor}"' in html
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_no_paths_of_a_machine(folder):
+    for name in (FILE, "report.md", "report.html"):
+        assert not re.search(r"/(work|home|root|tmp|Users)/", (folder / name).read_text())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_every_accuracy_is_that_of_its_predictions(folder):
+    for line in Results(folder / FILE).lines.values():
+        own = line["result"]
+        if "predicted" in own:
+            right = sum(a == b for a, b in zip(own["predicted"], own["truth"], strict=True))
+            assert own["accuracy"] == pytest.approx(right / own["num_test"], abs=1e-12)
