@@ -73,6 +73,11 @@ def test_smoke_needs_no_data(tmp_path):
         (["table1_normalization", "cub=PICTURES", "--networks", "vgg17"], "'vgg17'"),
         (["table2_finetuning", "cub=PICTURES", "--seeds", "one"], "--seeds: expected whole numbers"),
         (["table1_normalization", "cub=PICTURES", "--device", "abacus"], "--device: expected a device"),
+        (["table1_normalization", "cub=PICTURES", "cub=PICTURES"], "expected each dataset once, got cub twice"),
+        (["table1_normalization", "../x=PICTURES"], "--data: expected NAME=PATH"),
+        (["table1_normalization", "cub=PICTURES", "--smoke"], "expected no dataset with --smoke"),
+        (["table1_normalization", "cub=PICTURES", "--reuse", "/nowhere"], "--reuse: expected a folder of runs"),
+        (["all", "table9", "cub=PICTURES"], "artifact 'table9'"),
     ],
 )
 def test_bad_arguments_are_told_in_a_line(pictures, tmp_path, arguments, message):
@@ -88,3 +93,36 @@ def test_report_of_nothing_is_refused(tmp_path):
     assert result.returncode == 2
     assert "expected folders with results.jsonl" in result.stderr
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_first(pictures, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    result = run_command("reproduce", "table1_normalization", f"cub=folder:{pictures}", "--out", tmp_path / "out")
+    assert result.returncode == 2
+    assert "--out: expected a folder" in result.stderr
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_a_folder_may_have_a_dot_and_a_page_must_be_html(pictures, tmp_path):
+    out = tmp_path / "v1.0"
+    result = run_command("reproduce", "gradient_precision", "t=textures,per_class=3", *SMALL, "--plan", "--out", out)
+    assert result.returncode == 0, result.stderr
+    result = run_command("reproduce", "table1_normalization", f"mine={pictures}", *SMALL, "--out", out)
+    assert result.returncode == 0, result.stderr
+    assert (out / "report.html").exists()
+    result = run_command("report", out, "--out", tmp_path / "page.md")
+    assert result.returncode == 2
+    assert "ends with .html" in result.stderr
+
+
+def test_no_path_of_weights_in_results(pictures, tmp_path):
+    import bcnn
+
+    model = bcnn.build_model("bcnn", backbone="tiny", weights=None, image_size=32)
+    bcnn.save(model, tmp_path / "mine.safetensors")
+    small = ["--networks", "tiny", "--weights", tmp_path / "mine.safetensors", "--size", "32"]
+    result = run_command("reproduce", "table1_normalization", f"cub=folder:{pictures}", *small, "--out", tmp_path / "o")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "o" / "results.jsonl").read_text() + (tmp_path / "o" / "report.html").read_text()
+    assert str(tmp_path) not in text
+    assert "weights mine.safetensors" in text

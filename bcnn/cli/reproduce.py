@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,9 +51,12 @@ def reproduce(
         list[Path] | None,
         typer.Option(help="A folder of runs of `bcnn train --finetune`, taken where they fit.", show_default=False),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for results, features, runs and the report.")] = Path(
-        "runs/reproduce"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for results, features, runs and the report.", show_default="runs/reproduce, or runs/smoke"
+        ),
+    ] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Everything end to end in minutes: textures, a tiny random network.")
     ] = False,
@@ -77,54 +81,61 @@ def reproduce(
         return
     wanted, specs = _split(artifacts or [], data or [])
     if smoke:
+        if specs:
+            raise ValueError(f"reproduce: expected no dataset with --smoke, which has its own, got {', '.join(specs)}.")
         specs, networks, weights, size, tuned_size, epochs = {"textures": SMOKE}, "tiny", "none", 64, 64, 1
     chosen = {
         "networks": names("--networks", networks),
-        "weights": None if weights == "none" else weights,
+        "weights": Path(weights).name,
         "size": size,
         "tuned_size": tuned_size or size,
         "epochs": epochs,
         "seeds": _whole_numbers("--seeds", seeds),
         **({"dim": 32} if smoke else {}),
     }
-    options = {"batch": batch, "workers": workers, "strict": strict}
-    _go(wanted, specs, chosen, options, device, reuse or [], out, finetune=finetune, plan_only=plan_only)
+    how = {"batch": batch, "workers": workers, "strict": strict, "device": device}
+    place = out or Path("runs/smoke" if smoke else "runs/reproduce")
+    shop = _shop(specs, None if weights == "none" else weights, how, reuse or [], place)
+    _go(wanted, shop, chosen, finetune=finetune, plan_only=plan_only)
 
 
-def _go(
-    wanted: Sequence[str],
-    specs: dict[str, str],
-    chosen: dict[str, Any],
-    options: dict[str, Any],
-    device: str | None,
-    reuse: Sequence[Path],
-    out: Path,
-    *,
-    finetune: bool,
-    plan_only: bool,
-) -> None:
-    from ..experiments.plan import make_plan
-    from ..experiments.results import FILE, Results
-    from ..experiments.run import alone, register
+def _shop(specs: dict[str, str], weights: str | None, how: dict[str, Any], reuse: Sequence[Path], out: Path) -> Any:
     from ..experiments.workshop import Workshop
     from ..features.extract import ExtractOptions
     from ..features.team import default_device
 
+    if not specs:
+        raise ValueError("reproduce: expected --data NAME=PATH, such as cub=CUB_200_2011, or --smoke; got none.")
+    for folder in reuse:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"--reuse: expected a folder of runs, got {folder}, which is not there.")
+    if out.exists() and not out.is_dir():
+        raise FileExistsError(f"--out: expected a folder, got {out}, which is a file; choose another.")
+    options = ExtractOptions(**{**how, "device": check_device(how["device"] or default_device())})
+    return Workshop(specs, out, options, weights=weights, reuse=reuse, report=o.download_report())
+
+
+def _go(wanted: Sequence[str], shop: Any, chosen: dict[str, Any], *, finetune: bool, plan_only: bool) -> None:
+    from contextlib import nullcontext
+
+    from ..experiments.plan import make_plan
+    from ..experiments.results import FILE, Results
+    from ..experiments.run import alone, register
+
     console = make_console()
-    how = ExtractOptions(**options, device=check_device(device or default_device()))
-    shop = Workshop(specs, out, how, reuse=reuse, report=o.download_report())
-    subjects = _subjects(shop, chosen)
-    with console.status("measuring a sample"):
-        plan = make_plan(wanted, subjects, Results(out / FILE), shop, finetune=finetune)
-    _print_plan(console, plan)
-    if plan_only:
-        return
-    with alone(out):
-        results = Results(out / FILE)
+    with console.status("reading the data, measuring a sample"):
+        subjects = _subjects(shop, chosen)
+    with nullcontext() if plan_only else alone(shop.out):
+        results = Results(shop.out / FILE)
+        with console.status("measuring a sample"):
+            plan = make_plan(wanted, subjects, results, shop, finetune=finetune)
+        _print_plan(console, plan)
+        if plan_only:
+            return
         register(subjects, results, shop)
         failures = _carry_out(plan, results, shop)
-    _write_report(console, [out], out)
     _tell(console, shop, failures)
+    _write_report(console, [shop.out], shop.out / "report.html")
     if failures:
         raise typer.Exit(1)
 
@@ -160,32 +171,36 @@ def _split(artifacts: Sequence[str], data: Sequence[str]) -> tuple[list[str], di
     specs: dict[str, str] = {}
     for text in (*data, *(word for word in artifacts if "=" in word)):
         name, _, path = text.partition("=")
-        if not name or not path:
+        if not re.fullmatch(r"[\w.+-]+", name) or not path:
             raise ValueError(f"--data: expected NAME=PATH, such as cub=CUB_200_2011, got {text!r}.")
-        is_spec = path.partition(":")[0] in DATASETS
-        specs[name] = path if is_spec else f"{name if name in DATASETS else 'folder'}:{path}"
-    wanted = [word for word in artifacts if "=" not in word]
+        if name in specs:
+            raise ValueError(f"--data: expected each dataset once, got {name} twice.")
+        is_spec = path.partition(":")[0] in DATASETS or name not in DATASETS or DATASETS[name].built_in
+        specs[name] = path if is_spec else f"{name}:{path}"
+    wanted = list(dict.fromkeys(word for word in artifacts if "=" not in word))
     if not wanted:
         raise ValueError("reproduce: expected an ARTIFACT, or all; see: bcnn reproduce --list.")
-    if wanted == ["all"]:
-        wanted = list(EXPERIMENTS)
     for word in wanted:
-        if word not in EXPERIMENTS:
+        if word not in (*EXPERIMENTS, "all"):
             raise unknown_name("reproduce", "artifact", word, (*EXPERIMENTS, "all"))
-    return wanted, specs
+    return list(EXPERIMENTS) if "all" in wanted else wanted, specs
 
 
 def _subjects(shop: Any, chosen: dict[str, Any]) -> list[Any]:
+    import torch
+
     from ..experiments.contract import Subject
 
-    if not shop.data:
-        raise ValueError("reproduce: expected --data NAME=PATH, such as cub=CUB_200_2011, or --smoke; got none.")
     rest = {name: value for name, value in chosen.items() if name != "networks"}
     return [
-        Subject(dataset=name, images=shop.images(name), network=network, **rest)
+        Subject(
+            dataset=name, images=shop.images(name), network=network,
+            parameters=shop.parameters(name, network, chosen["size"]), device=shop.options.device,
+            threads=torch.get_num_threads(), **rest,
+        )
         for name in shop.data
         for network in chosen["networks"]
-    ]
+    ]  # fmt: skip
 
 
 def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
@@ -235,12 +250,13 @@ def report(
     ),
 ) -> None:
     """One page with all tables, figures, curves and configurations; it needs nothing from outside."""
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--out: expected a file name that ends with .html, got {out}; .md and .tex come besides.")
     _write_report(make_console(), runs, out)
 
 
-def _write_report(console: Any, runs: Sequence[Path], out: Path) -> None:
+def _write_report(console: Any, runs: Sequence[Path], page: Path) -> None:
     from ..experiments.report import write_report
 
-    page = out if out.suffix else out / "report.html"
     for path in write_report(runs, page):
         console.print(f"Written: {path}", markup=False, soft_wrap=True)

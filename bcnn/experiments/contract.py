@@ -21,14 +21,17 @@ class Subject:
     """What experiments are done on: a dataset, a network, and how far to go."""
 
     dataset: str  # cub, cars, aircraft as in the paper, or any other name
-    images: str  # digest of its list of images: results of another list are others
+    images: str  # digest of its images, names and content: results of others are others
     network: str
-    weights: str | None = "default"
+    weights: str = "default"  # what they are called
+    parameters: str = ""  # digest of what they are
     size: int = 448  # of the images, for frozen networks
     tuned_size: int = 448
     epochs: int = 50
     seeds: tuple[int, ...] = (0,)
     dim: int = 512  # of matrices that are made up
+    device: str = "cpu"  # for times
+    threads: int = 1
 
 
 class Job(Protocol):

@@ -20,20 +20,20 @@ class Gauge:
 
     def __init__(self, shop: Workshop):
         self._shop = shop
-        self._views: dict[tuple[str, str | None, int], tuple[float, int, int]] = {}
+        self._views: dict[tuple[str, int], tuple[float, int, int]] = {}
         self._heads: dict[tuple[HeadConfig, int], float] = {}
 
     def num_images(self, dataset: str) -> tuple[int, int]:
         """For training, and in all."""
         return self._shop.num_images(dataset)
 
-    def view_s(self, network: str, weights: str | None, size: int) -> float:
+    def view_s(self, network: str, size: int) -> float:
         """A view of an image through the network and the pooling."""
-        return self._view(network, weights, size)[0]
+        return self._view(network, size)[0]
 
     def normalize_s(self, source: Source, head: HeadConfig) -> float:
         """A view from its stored form to its descriptor."""
-        _, channels, locations = self._view(source.network, source.weights, source.size)
+        _, channels, locations = self._view(source.network, source.size)
         if (head, channels) not in self._heads:
             features = torch.relu(torch.randn(2, channels, locations))
             stored = Head(plain_head(head.pooling))(features)
@@ -43,7 +43,7 @@ class Gauge:
 
     def classify_s(self, source: Source, head: HeadConfig, num_train: int, num_all: int) -> float:
         """Gram matrix, SVMs, weights and scores, images and flips."""
-        channels = self._view(source.network, source.weights, source.size)[1]
+        channels = self._view(source.network, source.size)[1]
         width, num_classes = Head(head).num_features(channels), len(self._shop.dataset(source.dataset).classes)
         rows, tests = 2 * num_train, 2 * (num_all - num_train)
         operations = rows * rows * width + 2 * rows * rows * num_classes * _NUM_PRODUCTS
@@ -64,15 +64,14 @@ class Gauge:
 
     def dim(self, source: Source) -> int:
         """Channels of the network."""
-        return self._view(source.network, source.weights, source.size)[1]
+        return self._view(source.network, source.size)[1]
 
     @torch.inference_mode()
-    def _view(self, network: str, weights: str | None, size: int) -> tuple[float, int, int]:
+    def _view(self, network: str, size: int) -> tuple[float, int, int]:
         """Seconds, channels and locations."""
-        key = (network, weights, size)
+        key = (network, size)
         if key not in self._views:
-            name = next(iter(self._shop.data))
-            model = self._shop.model(Source(name, self._shop.images(name), network, weights, size))
+            model = self._shop.network(next(iter(self._shop.data)), network, size)
             images = torch.rand(2, 3, size, size).to(memory_format=torch.channels_last)
             model.backbone.to(self._shop.options.device)
             images = images.to(self._shop.options.device)

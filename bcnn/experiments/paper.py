@@ -1,4 +1,7 @@
-"""What the paper prints, from the CSV files beside this module: transcribed, nothing computed."""
+"""What the paper prints, from the CSV files beside this module: transcribed, nothing computed.
+
+Of gradients the paper prints no numbers; those are of the authors' repository, and say so.
+"""
 
 from __future__ import annotations
 

@@ -75,9 +75,11 @@ def make_plan(
     possible = [job for job in every if finetune or _is_possible(job, results, shop)]
     todo = [job for job in possible if results.get(job) is None]
     seconds = {job: 0.0 if _is_run(job, shop) else job.seconds(gauge) for job in todo}
-    steps = [Step(job.name, seconds[job], job=job) for job in todo if not job.sources]
-    for source, poolings in _sources(todo).items():
-        own = [job for job in todo if source in (taken for taken, _ in job.sources)]
+    lost = [job for job in todo if any("failed" in (results.get(first) or {}) for first in job.before)]
+    steps = [Step(job.name, seconds[job], job=job) for job in todo if not job.sources or job in lost]
+    able = [job for job in todo if job not in lost]
+    for source, poolings in _sources(able).items():
+        own = [job for job in able if source in (taken for taken, _ in job.sources)]
         steps += _of_source(source, poolings, own, seconds, shop, gauge)
     shares = [_share(name, jobs, seconds, results) for name, jobs in wanted.items()]
     return Plan(tuple(steps), tuple(shares), len(every) - len(possible))
@@ -116,7 +118,7 @@ def _of_source(
     gauge: Gauge,
 ) -> list[Step]:
     missing = shop.num_missing(source, poolings)
-    view = gauge.view_s(source.network, source.weights, source.size)
+    view = gauge.view_s(source.network, source.size)
     first = Step(
         f"describe images: {source.slug}", 2 * missing * view, source=source, poolings=poolings, num_images=missing
     )

@@ -41,7 +41,7 @@ def write_report(folders: Sequence[Path], page: Path) -> list[Path]:
     for suffix, render in ((".md", render_markdown), (".tex", render_latex)):
         path = page.with_suffix(suffix)
         with written_whole(path) as temporary:
-            temporary.write_text(render(document), encoding="utf-8")
+            temporary.write_text(render(document), encoding="utf-8", errors="backslashreplace")
         written.append(path)
     return written
 
@@ -50,11 +50,11 @@ def make_document(folders: Sequence[Path]) -> Document:
     """Everything that the folders have: results of `bcnn reproduce`, and runs of `bcnn train`."""
     results, runs = _gather(folders)
     sections: list[Section] = []
-    if results.lines:
+    if results.subjects:
         sections += [*_artifacts(results), *_curves(results), *_confusions(results), _times(results), _about(results)]
     sections += [section_of_run(folder, number) for number, folder in enumerate(runs, 1)]
-    lead = (*LEAD, _datasets(results)) if results.lines else ("Runs of bcnn train.",)
-    return Document(TITLE if results.lines else "Runs", lead, tuple(sections))
+    lead = (*LEAD, _datasets(results)) if results.subjects else ("Runs of bcnn train.",)
+    return Document(TITLE if results.subjects else "Runs", lead, tuple(sections))
 
 
 def _gather(folders: Sequence[Path]) -> tuple[Results, list[Path]]:
@@ -150,7 +150,7 @@ def _confusions(results: Results) -> Iterable[Section]:
     seen = set()
     for subject in results.subjects:
         job = frozen(subject, "sqrt + sgnsqrt")
-        own, about = results.get(job), results.datasets[subject.images]
+        own, about = results.get(job), results.datasets[subject.dataset, subject.images]
         if own is not None and job not in seen:
             seen.add(job)
             blocks += _confusion(results, subject, own, about["classes"])
@@ -162,10 +162,9 @@ def _confusion(results: Results, subject: Subject, own: dict[str, Any], classes:
     k = len(classes)
     counts = np.bincount(k * np.array(own["truth"]) + np.array(own["predicted"]), minlength=k * k).reshape(k, k)
     title = title_of(results, subject, subject.size)
-    picture = picture_of(
-        confusion_figure(counts, classes), title=title, alt=f"Confusion matrix of {k} classes, mostly on the diagonal.",
-        note="A row a true class, a column a predicted one; each row adds up to 1.",
-    )  # fmt: skip
+    alt = f"Confusion matrix of {k} classes; {100 * own['accuracy']:.1f} % of the images are on its diagonal."
+    note = "A row a true class, a column a predicted one; each row adds up to 1."
+    picture = picture_of(confusion_figure(counts, classes), title=title, alt=alt, note=note)
     wrong = counts - np.diag(counts.diagonal())
     order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSED]
     pairs = [(int(i) // k, int(i) % k) for i in order if wrong.flat[i] > 0]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from .. import __version__, machine
-from ..files import from_json, written_whole
+from ..files import from_json
 from .contract import Subject, to_plain
 
 FILE = "results.jsonl"
@@ -26,11 +26,19 @@ class Results:
 
     def __init__(self, path: Path | None = None):
         self.path = path
-        self.datasets: dict[str, dict[str, Any]] = {}  # by digest
+        self.datasets: dict[tuple[str, str], dict[str, Any]] = {}  # by name and digest
         self.subjects: list[Subject] = []
         self.lines: dict[str, dict[str, Any]] = {}  # measurements by job
-        for line in _read(path) if path is not None else ():
-            self._take(line)
+        count = 0
+        try:
+            for line in _read(path) if path is not None else ():
+                self._take(line)
+                count += 1
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path}: expected one JSON object a line, as bcnn reproduce writes them, got in line {count + 1}: "
+                f"{error!r}."
+            ) from None
 
     def get(self, job: Any) -> dict[str, Any] | None:
         """The result of a job, if it is there."""
@@ -56,8 +64,8 @@ class Results:
 
     def add_subject(self, subject: Subject, about: Mapping[str, Any]) -> None:
         """Make known what is measured, once each: with it, tables know which of their cells are missing."""
-        if subject.images not in self.datasets:
-            self._append({"what": DATASET, "images": subject.images, **about})
+        if (subject.dataset, subject.images) not in self.datasets:
+            self._append({"what": DATASET, **about, "dataset": subject.dataset, "images": subject.images})
         if subject not in self.subjects:
             plain = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(subject).items()}
             self._append({"what": SUBJECT, **plain})
@@ -71,45 +79,40 @@ class Results:
     def _append(self, line: dict[str, Any]) -> None:
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            with self.path.open("ab") as file:
+                file.truncate(whole := _whole_bytes(self.path))  # a killed process may have left half a line
+                try:
+                    file.write(json.dumps(line).encode() + b"\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError as error:  # a full disk: half a line would spoil the next one
+                    file.truncate(whole)
+                    raise OSError(f"reproduce: expected to write to {self.path}, got: {error}; make room.") from None
         self._take(line)
 
     def _take(self, line: dict[str, Any]) -> None:
-        what = line["what"]
         rest = {name: value for name, value in line.items() if name != "what"}
-        if what == DATASET:
-            self.datasets[rest["images"]] = rest
-        elif what == SUBJECT:
+        if line["what"] == DATASET:
+            self.datasets[rest["dataset"], rest["images"]] = rest
+        elif line["what"] == SUBJECT:
             self.subjects.append(from_json(Subject, rest))
-        elif what == MEASUREMENT:
-            self.lines[_key(rest["job"])] = rest
+        elif line["what"] == MEASUREMENT:
+            self.lines[_key(rest["job"])] = {**rest, "result": dict(rest["result"])}
         else:
-            raise ValueError(f"{self.path}: expected lines on {DATASET}, {SUBJECT}, {MEASUREMENT}, got {what!r}.")
+            raise ValueError(f"{line['what']!r} instead of {DATASET}, {SUBJECT} or {MEASUREMENT}")
 
 
 def _key(job: Mapping[str, Any]) -> str:
     return json.dumps(job, sort_keys=True)
 
 
-def _read(path: Path) -> Iterable[dict[str, Any]]:
-    """The lines; one that a killed process left unfinished at the end is removed."""
-    if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    whole, unfinished = text[: text.rfind("\n") + 1], text[text.rfind("\n") + 1 :]
-    if unfinished:
-        with written_whole(path) as temporary:
-            temporary.write_text(whole, encoding="utf-8")
-    lines = []
-    for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            content = json.loads(line)
-            if not isinstance(content, dict) or "what" not in content:
-                raise ValueError("no JSON object with `what`")
-        except ValueError as error:
-            raise ValueError(f"{path}: expected one JSON object a line, got in line {number}: {error}.") from None
-        lines.append(content)
-    return lines
+def _whole_bytes(path: Path) -> int:
+    """The length of the file up to its last line end."""
+    return path.read_bytes().rfind(b"\n") + 1
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines; what a killed process left unfinished at the end is none."""
+    if path.exists():
+        for line in path.read_bytes()[: _whole_bytes(path)].splitlines():
+            yield json.loads(line)

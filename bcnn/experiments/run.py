@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 from ..data.contract import TEST, TRAIN, Dataset
 from ..errors import NonFiniteTrainingError
 from .contract import Subject
+from .jobs.frozen import SCRATCH, Source
 from .plan import Plan, Step
 from .results import Results
 from .workshop import Workshop
@@ -30,30 +32,37 @@ class Failure:
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """The folder to oneself: two at the same work would do it twice."""
+    """The folder to oneself: two at the same work would do it twice. What a killed process left behind is removed."""
     from filelock import FileLock, Timeout
 
-    out.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(out / ".lock", timeout=0):
-            yield
+        out.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(out / ".lock", timeout=0)
+        lock.acquire()
     except Timeout:
         raise OSError(
             f"reproduce: expected {out} to be free, got one that another bcnn reproduce is at work in; "
             "wait for it, or choose another --out."
         ) from None
+    except OSError as error:
+        raise OSError(f"reproduce: expected to make the folder {out}, got: {error}; choose another --out.") from None
+    try:
+        for left in out.glob(f"{SCRATCH}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        lock.release()
 
 
 def register(subjects: Sequence[Subject], results: Results, shop: Workshop) -> None:
     """Make known what is measured."""
     for subject in subjects:
-        results.add_subject(subject, about_dataset(subject.dataset, shop.dataset(subject.dataset)))
+        results.add_subject(subject, about_dataset(shop.dataset(subject.dataset)))
 
 
-def about_dataset(name: str, dataset: Dataset) -> dict[str, Any]:
+def about_dataset(dataset: Dataset) -> dict[str, Any]:
     """What tables say of it; no paths."""
     return {
-        "dataset": name,
         "classes": list(dataset.classes),
         "num_classes": len(dataset.classes),
         "num_images": len(dataset.samples),
@@ -68,11 +77,11 @@ def carry_out(plan: Plan, results: Results, shop: Workshop, heard: Heard = lambd
     A training that diverges is a result: it is written down, with the reason.
     """
     failures: list[Failure] = []
-    broken = set()  # sources without features
+    broken: set[Source] = set()  # without features
     behind = 0.0
     for step in plan.steps:
         heard(behind)
-        if step.job is None or not any(source in broken for source, _ in step.job.sources):
+        if not _rests_on(step, broken):
             try:
                 _do(step, results, shop, partial(_within, heard, behind, step.seconds))
             except (ValueError, OSError, ArithmeticError, RuntimeError) as error:
@@ -84,17 +93,27 @@ def carry_out(plan: Plan, results: Results, shop: Workshop, heard: Heard = lambd
     return failures
 
 
+def _rests_on(step: Step, broken: set[Source]) -> bool:
+    return step.job is not None and any(source in broken for source, _ in step.job.sources)
+
+
 def _within(heard: Heard, behind: float, seconds: float, done: int, total: int) -> None:
     heard(behind + seconds * done / max(total, 1))
 
 
+def _failed(results: Results, job: Any) -> bool:
+    return job is not None and "failed" in (results.get(job) or {})
+
+
 def _do(step: Step, results: Results, shop: Workshop, tick: Callable[[int, int], None]) -> None:
     if step.source is not None:
-        shop.describe(step.source, step.poolings, tick=tick)
+        if not _failed(results, step.source.tuned):
+            shop.describe(step.source, step.poolings, tick=tick)
         return
     begin = time.perf_counter()
+    lost = [first for first in step.job.before if _failed(results, first)]
     try:
-        result = step.job.run(shop)
+        result = {"failed": f"so did {lost[0].name}"} if lost else step.job.run(shop)
     except NonFiniteTrainingError as error:
         result = {"failed": str(error)}
     results.add(step.job, result, time.perf_counter() - begin)

@@ -34,7 +34,8 @@ def cells(subject: Subject) -> list[Cell]:
 
 NOTE = (
     "Ours: mean and standard deviation over the seeds; the epoch is chosen on images cut from the training split. "
-    "Before fine-tuning nothing depends on the seed, and predictions are not kept."
+    "Before fine-tuning only random weights depend on the seed; predictions are not kept, and the interval is Wilson's "
+    "of the mean."
 )
 EXPERIMENT = Experiment(
     "Table 2", __doc__, jobs_of(cells), accuracy_blocks(cells, ["normalization"], size="tuned_size", note=NOTE), True

@@ -19,7 +19,7 @@ from .contract import Block, Cell, Experiment, Subject, jobs_of
 from .jobs.frozen import Frozen, source_of
 from .jobs.tuned import tuned
 from .results import Results
-from .tables import NONE, NOT_RUN, measured, title_of
+from .tables import NONE, NOT_RUN, found_of, measured, ours_text, reasons, title_of
 
 TUNED = {
     "bcnn": "bcnn",
@@ -40,14 +40,18 @@ def cells(subject: Subject) -> list[Cell]:
 
 
 def _rows(results: Results, subject: Subject) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for cell in cells(subject):
-        size = subject.size if cell.labels[1] == "frozen" else subject.tuned_size
-        own = measured(results, cell)
-        numbers = (
-            (NOT_RUN, "") if own is None else (own.text, "{:.1f} to {:.1f}".format(*(100 * x for x in own.interval)))
-        )
-        rows.append((*cell.labels, paper.network_title(subject.network), f"{size}", *numbers))
+        is_tuned = cell.labels[1] == "fine-tuned"
+        size = subject.tuned_size if is_tuned else subject.size
+        state = f"fine-tuned, {subject.epochs} epochs" if is_tuned else "frozen"
+        network = paper.network_title(subject.network)
+        network += "" if subject.weights == "default" else f", weights {subject.weights}"
+        own, interval = measured(results, cell), ""
+        if own is not None:
+            low, high = own.interval
+            interval = f"{100 * low:.1f} to {100 * high:.1f}"
+        rows.append((cell.labels[0], state, network, f"{size}", ours_text(results, cell), interval))
     return rows
 
 
@@ -67,25 +71,30 @@ def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
     )
     header = ("method", "network", "annotation, train", "test", *(paper.dataset_title(name) for name in names))
     found: list[Block] = [Table("The paper's", header, printed, num_labels=4)]
-    shown = [s for s in subjects if any(measured(results, cell) is not None for cell in cells(s))]
-    for images in dict.fromkeys(subject.images for subject in shown):
-        own = [subject for subject in shown if subject.images == images]
-        rows = [row for subject in own for row in dict.fromkeys(_rows(results, subject))]
-        found.append(_table(results, own, rows))
+    shown = found_of(results, subjects, jobs_of(cells))
+    for dataset in dict.fromkeys((subject.dataset, subject.images) for subject in shown):
+        own = [subject for subject in shown if (subject.dataset, subject.images) == dataset]
+        found.append(_table(results, own))
     return found if shown else []
 
 
-def _table(results: Results, subjects: Sequence[Subject], rows: Sequence[tuple[str, ...]]) -> Table:
+def _table(results: Results, subjects: Sequence[Subject]) -> Table:
+    rows = list(dict.fromkeys(row for subject in subjects for row in _rows(results, subject)))
+    kept = [row for row in rows if row[4] != NOT_RUN or not _is_run_elsewhere(row, rows)]
     title = title_of(results, subjects[0], subjects[0].size).partition(";")[0]
     header = ("method", "network is", "network", "px", "ours", "95 % interval")
-    kept = [row for row in dict.fromkeys(rows) if row[4] != NOT_RUN or not _is_run_elsewhere(row, rows)]
     faint = frozenset((i, 4) for i, row in enumerate(kept) if row[4] == NOT_RUN)
-    return Table(f"Ours: {title}", header, tuple(kept), num_labels=3, faint=faint)
+    why = reasons(results, [cell for subject in subjects for cell in cells(subject)])
+    return Table(f"Ours: {title}", header, tuple(kept), num_labels=3, faint=faint, note=why)
 
 
 def _is_run_elsewhere(row: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> bool:
-    """Two subjects may differ in what they are fine-tuned at alone; a gap of one that the other fills is none."""
-    return any(other[:3] == row[:3] and other[4] != NOT_RUN for other in rows)
+    """Subjects may differ in how far they are fine-tuned alone: a gap of one that another fills is none."""
+    kind = row[1].partition(",")[0]
+    return any(
+        (other[0], other[1].partition(",")[0], other[2]) == (row[0], kind, row[2]) and other[4] != NOT_RUN
+        for other in rows
+    )
 
 
 EXPERIMENT = Experiment("Table 4", __doc__, jobs_of(cells), blocks, tunes=True)

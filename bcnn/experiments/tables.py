@@ -33,6 +33,7 @@ class Measured:
     accuracies: tuple[float, ...]  # one a seed
     right: NDArray[np.float64] | None  # share of right answers, an entry a test image; None where it was not kept
     num_test: int
+    truth: tuple[int, ...] = ()  # true classes
 
     @property
     def accuracy(self) -> float:
@@ -42,9 +43,9 @@ class Measured:
     @property
     def interval(self) -> tuple[float, float]:
         """Of chance in the test images."""
-        if self.right is not None and len(self.accuracies) > 1:
+        if self.right is not None and len(self.accuracies) > 1 and 0 < self.accuracy < 1:
             return mean_interval(self.right)
-        return wilson(round(self.accuracy * self.num_test), self.num_test)
+        return wilson(round(self.accuracy * self.num_test), self.num_test)  # a bootstrap of equal answers has no width
 
     @property
     def text(self) -> str:
@@ -62,17 +63,34 @@ def measured(results: Results, cell: Cell) -> Measured | None:
     right = None
     if cell.value == "accuracy" and len(truths) == 1 and truths != {()}:
         right = np.mean([np.equal(own["truth"], own["predicted"]) for own in found], axis=0)
-    return Measured(tuple(own[cell.value] for own in found), right, found[0]["num_test"])
+    truth = truths.pop() if right is not None else ()
+    return Measured(tuple(own[cell.value] for own in found), right, found[0]["num_test"], truth)
 
 
-def failure(results: Results, cell: Cell) -> str | None:
-    """Why there is no number although it was tried."""
-    return next((own["failed"] for job in cell.jobs if (own := results.get(job)) and "failed" in own), None)
+def failures(results: Results, cell: Cell) -> list[str]:
+    """Why there are no numbers although it was tried, one reason a seed."""
+    return [own["failed"] for job in cell.jobs if (own := results.get(job)) is not None and "failed" in own]
 
 
-def title_of(results: Results, subject: Subject, size: int) -> str:
-    """Dataset, as much of it as there is, and network."""
-    about = results.datasets.get(subject.images, {})
+def ours_text(results: Results, cell: Cell) -> str:
+    """Our number, or why there is none; seeds that failed or were not run are counted."""
+    own, failed = measured(results, cell), len(failures(results, cell))
+    missing = len(cell.jobs) - failed - (0 if own is None else len(own.accuracies))
+    if own is None:
+        return NOT_RUN if not failed else "failed" if not missing else f"failed, {missing} {NOT_RUN}"
+    gaps = [f"{count} {what}" for count, what in ((failed, "failed"), (missing, NOT_RUN)) if count]
+    return f"{own.text} (of {len(cell.jobs)} seeds {', '.join(gaps)})" if gaps else own.text
+
+
+def reasons(results: Results, cells: Sequence[Cell]) -> str:
+    """A sentence on each cell that failed."""
+    said = {cell.labels: failures(results, cell) for cell in cells}
+    return " ".join(f"{', '.join(labels)}: {why[0]}" for labels, why in said.items() if why)
+
+
+def title_of(results: Results, subject: Subject, size: int, *, tuned: bool = False) -> str:
+    """Dataset, as much of it as there is, network, its weights where they are not the usual ones, and its training."""
+    about = results.datasets.get((subject.dataset, subject.images), {})
     name = paper.dataset_title(subject.dataset)
     line = next((line for line in paper.table("datasets") if line["dataset"] == subject.dataset), None)
     classes, images = about.get("num_classes"), about.get("num_images")
@@ -80,7 +98,9 @@ def title_of(results: Results, subject: Subject, size: int) -> str:
         name += f", {classes} of {line['num_classes']} classes, {images} of {line['num_images']} images"
     elif about:
         name += f", {classes} classes, {images} images"
-    return f"{name}; {paper.network_title(subject.network)} at {size} px"
+    weights = "" if subject.weights == "default" else f", weights {subject.weights}"
+    epochs = f", {subject.epochs} epochs" if tuned else ""
+    return f"{name}; {paper.network_title(subject.network)} at {size} px{weights}{epochs}"
 
 
 def accuracy_blocks(
@@ -98,11 +118,11 @@ def accuracy_blocks(
     def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
         found: dict[tuple[Any, ...], Block] = {}  # by jobs: subjects may differ in what does not matter here
         for subject in subjects:
-            title = title_of(results, subject, getattr(subject, size))
+            title = title_of(results, subject, getattr(subject, size), tuned=size == "tuned_size")
             for part, group in groupby(cells(subject), key=lambda cell: cell.part):
                 some = list(group)
                 key = tuple((cell.value, cell.jobs) for cell in some)
-                if key not in found and any(measured(results, cell) is not None for cell in some):
+                if key not in found and any(results.get(job) is not None for cell in some for job in cell.jobs):
                     said = "" if found else f"{NOTE} {note}".strip()  # once is enough
                     found[key] = accuracy_table(results, some, labels, f"{title}; {part}" if part else title, said)
         return [overview(results, subjects, cells, labels), *found.values()] if found else []
@@ -142,30 +162,28 @@ def _merged(
     dataset: str,
     network: str,
 ) -> dict[tuple[str, ...], tuple[str, str]]:
-    """By part and labels, the paper's number and ours, from whichever subject has it."""
+    """By part and labels, the paper's number and ours, all from the one subject of which there is most."""
     own = [subject for subject in subjects if (subject.dataset, subject.network) == (dataset, network)]
-    found: dict[tuple[str, ...], tuple[str, str]] = {}
-    for subject in own or [Subject(dataset, "", network)]:
-        for cell in cells(subject):
-            printed, ours, *_ = _numbers(results, cell, measured(results, cell))
-            key = (cell.part, *cell.labels)
-            if key not in found or found[key][1] == NOT_RUN:
-                found[key] = (printed, ours)
-    return found
+    fullest = max(
+        own or [Subject(dataset, "", network)],
+        key=lambda subject: sum(measured(results, cell) is not None for cell in cells(subject)),
+    )
+    return {
+        (cell.part, *cell.labels): (NONE if cell.paper is None else f"{cell.paper:.1f}", ours_text(results, cell))
+        for cell in cells(fullest)
+    }
 
 
 def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str], title: str, note: str = "") -> Table:
     """One subject and part in detail; its first cell is what gains are counted from."""
-    rows, faint = [], set()
-    base = cells[0]
-    own_base = measured(results, base)
-    values = [measured(results, cell) for cell in cells]
-    for i, (cell, own) in enumerate(zip(cells, values, strict=True)):
-        rows.append((*cell.labels, *_numbers(results, cell, own), *_gain(cell, own, base, own_base, first=i == 0)))
-        if own is None:
-            faint.add((i, len(labels) + 1))
+    base, values = cells[0], [measured(results, cell) for cell in cells]
+    rows = [
+        (*cell.labels, *_numbers(results, cell, own), *_gain(cell, own, base, values[0], first=cell is base))
+        for cell, own in zip(cells, values, strict=True)
+    ]
+    ours = len(labels) + 1
     known = [own.accuracy if own else -1.0 for own in values]
-    best = {(known.index(max(known)), len(labels) + 1)} if max(known) > 0 and len(known) > 1 else set()
+    best = {(known.index(max(known)), ours)} if max(known) > 0 and len(known) > 1 else set()
     header = (
         *labels,
         "paper",
@@ -179,19 +197,18 @@ def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str
     )
     return Table(
         title=title, header=header, rows=tuple(rows), num_labels=len(labels), strong=frozenset(best),
-        faint=frozenset(faint), note=note,
+        faint=frozenset((i, ours) for i, own in enumerate(values) if own is None),
+        note=f"{note} {reasons(results, cells)}".strip(),
     )  # fmt: skip
 
 
 def _numbers(results: Results, cell: Cell, own: Measured | None) -> tuple[str, str, str, str]:
     printed = NONE if cell.paper is None else f"{cell.paper:.1f}"
     if own is None:
-        return printed, "failed" if failure(results, cell) else NOT_RUN, "", ""
+        return printed, ours_text(results, cell), "", ""
     low, high = own.interval
     difference = "" if cell.paper is None else f"{100 * own.accuracy - cell.paper:+.1f}"
-    missing = len(cell.jobs) - len(own.accuracies)
-    text = own.text + (f" ({missing} of {len(cell.jobs)} seeds not run)" if missing else "")
-    return printed, text, f"{100 * low:.1f} to {100 * high:.1f}", difference
+    return printed, ours_text(results, cell), f"{100 * low:.1f} to {100 * high:.1f}", difference
 
 
 def _gain(
@@ -203,15 +220,18 @@ def _gain(
     if own is None or own_base is None:
         return printed, "", "", ""
     gain = f"{100 * (own.accuracy - own_base.accuracy):+.1f}"
-    if own.right is None or own_base.right is None or len(own.right) != len(own_base.right):
+    if not _are_paired(own, own_base):
         return printed, gain, "", ""
+    p = f"{paired_p(own.right, own_base.right):.2g}"
+    if np.array_equal(own.right, own_base.right):  # type: ignore[arg-type]
+        return printed, gain, "", p  # a bootstrap of no differences has no width
     low, high = paired_interval(own.right, own_base.right)
-    return printed, gain, f"{100 * low:+.1f} to {100 * high:+.1f}", p_text(paired_p(own.right, own_base.right))
+    return printed, gain, f"{100 * low:+.1f} to {100 * high:+.1f}", p
 
 
-def p_text(p: float) -> str:
-    """Two digits."""
-    return f"{p:.2g}"
+def _are_paired(own: Measured, other: Measured) -> bool:
+    """Whether both were tested on the same images."""
+    return own.right is not None and other.right is not None and own.truth == other.truth
 
 
 def found_of(results: Results, subjects: Sequence[Subject], jobs: Callable[[Subject], Sequence[Any]]) -> list[Subject]:

@@ -14,6 +14,7 @@ from ..errors import unknown_name
 from ..features.extract import ExtractOptions, extract, with_head
 from ..features.folder import Features, digest_of, listed
 from ..models.bcnn import BCNN
+from ..models.weights.cache import digest_of as digest_of_tensors
 from ..pooling import POOLINGS
 from ..pooling.head import HeadConfig
 from ..runs import config as configs
@@ -21,7 +22,7 @@ from ..runs.config import RunConfig
 from ..runs.train import check_trainable
 from .contract import to_plain
 from .jobs.frozen import Source
-from .jobs.tuned import Tuned
+from .jobs.tuned import METRICS, Tuned
 
 Tick = Callable[..., None]  # stage, done, in all, note
 
@@ -33,6 +34,7 @@ class Workshop:
         data: specs of the datasets, by name.
         out: the folder for features and fine-tuned runs.
         options: how to describe images.
+        weights: of the networks, as `bcnn.build_model` takes them.
         reuse: further folders whose finished fine-tuned runs are taken.
         tick: hears of progress.
         report: hears of downloads.
@@ -44,15 +46,17 @@ class Workshop:
         out: Path,
         options: ExtractOptions | None = None,
         *,
+        weights: str | None = "default",
         reuse: Sequence[Path] = (),
         tick: Tick = lambda *heard: None,
         report: Any = None,
     ):
         self.data, self.out, self.options = dict(data), out, options or ExtractOptions()
-        self.reuse, self.tick, self.report = tuple(reuse), tick, report
+        self.weights, self.reuse, self.tick, self.report = weights, tuple(reuse), tick, report
         self.broken: dict[str, dict[str, str]] = {}  # images that could not be read, and why, by dataset
         self._datasets: dict[str, Dataset] = {}
-        self._models: dict[Source, BCNN] = {}
+        self._images: dict[str, str] = {}
+        self._models: dict[tuple[Any, ...], BCNN] = {}
 
     def dataset(self, name: str) -> Dataset:
         """Loaded once."""
@@ -67,9 +71,15 @@ class Workshop:
         return self._datasets[name]
 
     def images(self, name: str) -> str:
-        """The digest of a dataset's list of images."""
-        dataset = self.dataset(name)
-        return digest_of(listed(dataset), dataset.classes)[:16]
+        """A digest of a dataset's images: names, classes, splits and the content of the files."""
+        if name not in self._images:
+            dataset = self.dataset(name)
+            total = hashlib.sha256(digest_of(listed(dataset), dataset.classes).encode())
+            for sample in listed(dataset):
+                size, _, checksum = sample.fingerprint()
+                total.update(f"{size} {checksum}\n".encode())
+            self._images[name] = total.hexdigest()[:16]
+        return self._images[name]
 
     def num_images(self, name: str) -> tuple[int, int]:
         """For training, and in all."""
@@ -78,18 +88,21 @@ class Workshop:
 
     # --- features -----------------------------------------------------------------------------------------------------
 
-    def model(self, source: Source) -> BCNN:
-        """The network, built once; its head is of no importance."""
-        if source not in self._models:
-            weights = source.weights if source.tuned is None else str(source.tuned.best(self))
-            seed = 0 if source.tuned is None else source.tuned.seed
+    def network(self, dataset: str, network: str, size: int, *, tuned: Tuned | None = None) -> BCNN:
+        """The network, the latest one kept; its head is of no importance."""
+        key = (dataset, network, size, tuned)
+        if key not in self._models:
             config = RunConfig(
-                spec=self.data[source.dataset], preset=("bcnn",), backbone=source.network, weights=weights,
-                size=source.size, seed=seed,
+                spec=self.data[dataset], preset=("bcnn",), backbone=network, size=size,
+                weights=self.weights if tuned is None else str(tuned.best(self)),
             )  # fmt: skip
-            self._models.clear()  # one at a time
-            self._models[source] = configs.networks(config, self.dataset(source.dataset), report=self.report)["bcnn"]
-        return self._models[source]
+            self._models.clear()
+            self._models[key] = configs.networks(config, self.dataset(dataset), report=self.report)["bcnn"]
+        return self._models[key]
+
+    def parameters(self, dataset: str, network: str, size: int) -> str:
+        """A digest of the weights: another file of the same name is another network."""
+        return digest_of_tensors(self.network(dataset, network, size).backbone.state_dict())[:16]
 
     def folder(self, source: Source, pooling: str) -> Path:
         """Of the features."""
@@ -99,7 +112,7 @@ class Workshop:
         self, source: Source, poolings: Sequence[str], tick: Callable[[int, int], None] = lambda done, total: None
     ) -> None:
         """Store pooled features of every image, all poolings in one pass; what is there is not done again."""
-        model = self.model(source)
+        model = self.network(source.dataset, source.network, source.size, tuned=source.tuned)
         models = {self.folder(source, pooling): with_head(model, plain_head(pooling)) for pooling in poolings}
 
         def hear(done: int, total: int) -> None:
@@ -107,7 +120,11 @@ class Workshop:
             tick(done, total)
 
         done = extract(self.dataset(source.dataset), models, self.options, tick=hear)
-        self.broken[source.dataset] = done.broken
+        self.add_broken(source.dataset, done.broken)
+
+    def add_broken(self, dataset: str, broken: Mapping[str, str]) -> None:
+        """Keep in mind which images could not be read."""
+        self.broken[dataset] = {**self.broken.get(dataset, {}), **broken}
 
     def stored(self, source: Source, pooling: str) -> Features:
         """The features, once they are described."""
@@ -132,19 +149,24 @@ class Workshop:
         digest = hashlib.sha256(json.dumps(to_plain(job), sort_keys=True).encode()).hexdigest()[:8]
         return self.out / "finetune" / f"{job.scheme}_{job.network.replace('/', '-')}_{job.seed}_{digest}"
 
-    def finished_run(self, config: RunConfig, images: str) -> Path | None:
+    def finished_run(self, job: Tuned) -> Path | None:
         """A finished run of this configuration on these images, if there is one."""
-        wanted = config.result_part()
-        for root in (self.out / "finetune", *self.reuse):
-            for path in sorted(root.glob("*/metrics.json")):
-                folder = path.parent
+        if (self.run_folder(job) / METRICS).exists():
+            return self.run_folder(job)
+        wanted, dataset = job.config(self).result_part(), self.dataset(job.dataset)
+        listing = digest_of(listed(dataset), dataset.classes)
+        for root in self.reuse:
+            for path in (
+                root / METRICS,
+                *sorted(root.glob(f"*/{METRICS}")),
+                *sorted(root.glob(f"finetune/*/{METRICS}")),
+            ):
                 try:
-                    stored = configs.from_plain(configs.read(folder / "config.yaml")).result_part()
-                    same = stored == wanted and json.loads(path.read_text())["listing"].startswith(images)
-                except (OSError, ValueError, KeyError):
+                    stored = configs.from_plain(configs.read(path.parent / "config.yaml")).result_part()
+                    if stored == wanted and json.loads(path.read_text())["listing"] == listing:
+                        return path.parent
+                except (OSError, ValueError, KeyError, TypeError):
                     continue
-                if same:
-                    return folder
         return None
 
 

@@ -15,12 +15,14 @@ def make_shop(root: Path, **options) -> Workshop:
     """With one dataset, called cub as in the paper."""
     if not (root / "pictures").exists():
         picture_folder(root / "pictures", classes=3, train=6, test=4)
-    return Workshop({"cub": f"folder:{root / 'pictures'}"}, root / "out", **options)
+    return Workshop({"cub": f"folder:{root / 'pictures'}"}, root / "out", weights=None, **options)
 
 
 def make_subject(shop: Workshop, **options) -> Subject:
-    small = {"network": "tiny", "weights": None, "size": 32, "tuned_size": 32, "epochs": 1, "dim": 8}
-    return Subject(dataset="cub", images=shop.images("cub"), **{**small, **options})
+    small = {"network": "tiny", "weights": "none", "size": 32, "tuned_size": 32, "epochs": 1, "dim": 8}
+    own = {**small, **options}
+    digest = shop.parameters("cub", own["network"], own["size"])
+    return Subject(dataset="cub", images=shop.images("cub"), parameters=digest, **own)
 
 
 def measure(shop: Workshop, subject: Subject, artifacts=tuple(EXPERIMENTS), **options) -> tuple[Results, list]:

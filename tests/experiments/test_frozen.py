@@ -1,12 +1,13 @@
 """Descriptors from stored matrices are those of the head itself; a cell's predictions are those of `bcnn train`."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from bcnn.data.contract import TEST
-from bcnn.experiments.jobs.frozen import Frozen, Source, describe_stored, source_of
+from bcnn.experiments.jobs.frozen import Frozen, describe_stored, source_of
 from bcnn.experiments.jobs.tuned import tuned
 from bcnn.experiments.table1_normalization import NORMALIZATIONS
 from bcnn.experiments.workshop import plain_head
@@ -69,9 +70,10 @@ def test_folders_tell_networks_and_tunings_apart(lab):
     first, second = tuned(subject, "bcnn")
     slugs = {plain.slug}
     for job in (first, second):
-        slugs.add(Source(plain.dataset, plain.images, plain.network, plain.weights, plain.size, tuned=job).slug)
-    assert len(slugs) == 3
-    assert "/" not in Source("cub", plain.images, "timm/resnet18", None, 224).slug
+        slugs.add(replace(plain, tuned=job).slug)
+    slugs |= {replace(plain, parameters="0" * 16).slug, replace(plain, images="0" * 16).slug}
+    assert len(slugs) == 5
+    assert "/" not in replace(plain, network="timm/resnet18").slug
 
 
 def test_too_little_room_is_said_before_anything_is_written(tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ def test_what_is_added_is_read_again(tmp_path):
     assert again.get(JOB) == {"errors": [1.5]}
     assert again.get(OTHER) is None
     assert again.subjects == [SUBJECT]
-    assert again.datasets["abc"]["num_classes"] == 3
+    assert again.datasets["cub", "abc"]["num_classes"] == 3
     line = again.line(JOB)
     assert line["versions"]["torch"]
     assert "commit" in line
@@ -36,12 +36,35 @@ def test_a_line_cut_short_is_removed_and_the_rest_kept(tmp_path):
     results.path.write_text(whole + '{"what": "measurement", "job": {"ki')
     again = Results(results.path)
     assert again.get(JOB) == {"errors": []}
-    assert results.path.read_text() == whole
+    assert results.path.read_text() != whole  # a reader changes nothing: somebody may be writing
     again.add(OTHER, {"errors": [2]}, 1.0)
+    assert Results(results.path).get(OTHER) == {"errors": [2]}
+    assert results.path.read_text().startswith(whole)
+    assert len(results.path.read_text().splitlines()) == 2
+
+
+def test_a_full_disk_spoils_nothing(tmp_path, monkeypatch):
+    results = Results(tmp_path / "results.jsonl")
+    results.add(JOB, {"errors": []}, 1.0)
+    whole = results.path.read_text()
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match=r"expected to write to .*No space left on device; make room"):
+            results.add(OTHER, {"errors": [2]}, 1.0)
+    assert results.path.read_text() == whole
+    assert results.get(OTHER) is None
+    results.add(OTHER, {"errors": [2]}, 1.0)
     assert Results(results.path).get(OTHER) == {"errors": [2]}
 
 
-@pytest.mark.parametrize("line", ["nonsense", "[1]", '{"job": 1}', '{"what": "dream"}'])
+@pytest.mark.parametrize(
+    "line",
+    ["nonsense", "[1]", '{"job": 1}', '{"what": "dream"}', '{"what": "measurement"}', '{"what": "subject", "new": 1}'],
+)
 def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path, line):
     path = tmp_path / "results.jsonl"
     path.write_text(line + "\n")

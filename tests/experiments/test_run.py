@@ -1,15 +1,21 @@
 """Plans and their execution: nothing twice, nothing lost, failures told."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 
 from bcnn.errors import NonFiniteTrainingError
 from bcnn.experiments import EXPERIMENTS
 from bcnn.experiments.jobs.frozen import Frozen, source_of
-from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, tuned
+from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, read_run, tuned
 from bcnn.experiments.plan import make_plan
 from bcnn.experiments.results import FILE, Results
 from bcnn.experiments.run import alone
+from bcnn.models.bcnn import build_model
+from bcnn.models.files import save
 from tests.experiments.lab import make_shop, make_subject, measure
+from tests.features.images import draw
 
 
 def test_jobs_that_artifacts_share_are_planned_once(tmp_path):
@@ -114,8 +120,45 @@ def test_a_training_that_diverges_is_a_result(tmp_path, monkeypatch):
     results, failures = measure(shop, subject, ["table2_finetuning"])
     assert not failures
     assert results.get(tuned(subject, "bcnn")[0]) == {"failed": "loss is not finite in epoch 1"}
-    text = str(EXPERIMENTS["table2_finetuning"].blocks(results, [subject]))
-    assert text == "[]"  # no number at all: no table
+    _, before, _ = EXPERIMENTS["table2_finetuning"].blocks(results, [subject])
+    assert [row[2] for row in before.rows] == ["failed", "failed"]
+    assert "sgnsqrt: loss is not finite in epoch 1" in before.note
+
+
+def test_what_needs_a_training_that_diverged_has_failed_too(tmp_path, monkeypatch):
+    shop = make_shop(tmp_path)
+    subject = make_subject(shop)
+
+    def diverges(self, shop):
+        raise NonFiniteTrainingError("loss is not finite in epoch 1")
+
+    monkeypatch.setattr(Tuned, "run", diverges)
+    results, failures = measure(shop, subject, ["table3_newton_iterations"])
+    assert not failures
+    (after,) = [job for job in EXPERIMENTS["table3_newton_iterations"].jobs(subject) if job.before]
+    assert results.get(after)["failed"].startswith("so did cub, tiny at 32 px, fine-tuned: bcnn")
+    plan = make_plan(["table3_newton_iterations"], [subject], results, shop)
+    assert not plan.steps
+
+
+def test_other_pictures_of_the_same_names_are_other_images(tmp_path):
+    shop = make_shop(tmp_path)
+    before = shop.images("cub")
+    draw(tmp_path / "pictures" / "test" / "class_0" / "0.png", seed=99)
+    assert make_shop(tmp_path).images("cub") != before
+
+
+def test_other_weights_of_the_same_name_are_another_network(tmp_path):
+    shop = make_shop(tmp_path)
+    torch.manual_seed(0)
+    shop.weights = str(tmp_path / "w.safetensors")
+    digests = set()
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        save(build_model("bcnn", backbone="tiny", weights=None, image_size=32), tmp_path / "w.safetensors")
+        shop._models.clear()
+        digests.add(shop.parameters("cub", "tiny", 32))
+    assert len(digests) == 2
 
 
 def test_without_fine_tuning_only_runs_that_are_there_count(lab, tmp_path):
@@ -136,12 +179,14 @@ def test_without_fine_tuning_only_runs_that_are_there_count(lab, tmp_path):
 def test_runs_of_the_same_configuration_are_found_and_others_are_not(lab):
     shop, subject, results = lab
     job = tuned(subject, "lyapunov")[0]
-    folder = shop.finished_run(job.config(shop.data["cub"]), job.images)
-    assert folder is not None
+    assert shop.finished_run(job) is not None
     assert job.run(shop)["accuracy"] == results.get(job)["accuracy"]
-    assert shop.finished_run(job.config(shop.data["cub"]), "another list") is None
-    other = make_subject(shop, epochs=7)
-    assert shop.finished_run(tuned(other, "lyapunov")[0].config(shop.data["cub"]), job.images) is None
+    for place in (shop.out, shop.out / "finetune", shop.finished_run(job)):
+        again = make_shop(shop.out.parent, reuse=[place])
+        again.out = shop.out.parent / "elsewhere"
+        assert again.finished_run(job) == shop.finished_run(job)
+        assert again.finished_run(replace(job, epochs=7)) is None
+        assert again.finished_run(replace(job, seed=7)) is None
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -184,3 +229,21 @@ def test_broken_images_are_kept_in_mind(tmp_path):
     assert list(shop.broken["cub"]) == ["test/class_0/9.png"]
     (line, *_) = results.lines.values()
     assert (line["result"]["num_broken"], line["result"]["num_test"]) == (1, 12)
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    (tmp_path / ".descriptors-abc").mkdir()
+    (tmp_path / ".descriptors-abc" / "descriptors").write_bytes(b"0" * 100)
+    with alone(tmp_path):
+        assert not list(tmp_path.glob(".descriptors-*"))
+
+
+def test_a_run_of_something_else_is_told(lab, tmp_path):
+    shop, subject, _ = lab
+    folder = shop.finished_run(tuned(subject, "bcnn")[0])
+    (tmp_path / "metrics.json").write_text("{}")
+    (tmp_path / "predictions.csv").write_text("")
+    with pytest.raises(ValueError, match="expected a run of bcnn train --finetune in"):
+        read_run(tmp_path)
+    result, broken = read_run(folder)
+    assert (result["num_broken"], broken) == (0, {})

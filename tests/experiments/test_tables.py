@@ -39,7 +39,7 @@ def test_one_seed_has_wilsons_interval_and_mcnemars_test():
     table = accuracy_table(results, [cell("bcnn", 50.0), cell("lyapunov", 60.0)], ["scheme"], "T")
     base, row = table.rows
     low, high = wilson(6, 10)
-    assert base[1:5] == ("50.0", "60.0 (1 of 2 seeds not run)", f"{100 * low:.1f} to {100 * high:.1f}", "+10.0")
+    assert base[1:5] == ("50.0", "60.0 (of 2 seeds 1 not run)", f"{100 * low:.1f} to {100 * high:.1f}", "+10.0")
     assert base[5:] == ("", "", "", "")
     right_a = np.equal(TRUTH, result(1, shift=7)["predicted"])
     right_b = np.equal(TRUTH, result(4)["predicted"])
@@ -59,12 +59,15 @@ def test_several_seeds_have_mean_spread_and_a_bootstrap_over_images():
 
 
 def test_what_was_not_run_or_failed_says_so():
-    results = filled(bcnn=[result(4)], identity=[{"failed": "diverged"}])
-    cells = [cell("bcnn"), cell("lyapunov", 85.8), cell("identity")]
+    bad = {"failed": "diverged in epoch 1"}
+    results = filled(bcnn=[result(4)], identity=[bad, bad], unrolled=[bad], log=[result(2), bad])
+    cells = [cell("bcnn"), cell("lyapunov", 85.8), cell("identity"), cell("unrolled"), cell("log")]
     table = accuracy_table(results, cells, ["scheme"], "T")
-    assert [row[2] for row in table.rows[1:]] == [NOT_RUN, "failed"]
+    ours = [row[2] for row in table.rows[1:]]
+    assert ours == [NOT_RUN, "failed", "failed, 1 not run", "80.0 (of 2 seeds 1 failed)"]
     assert table.rows[1][1] == "85.8"
-    assert table.faint == {(1, 2), (2, 2)}
+    assert table.faint == {(1, 2), (2, 2), (3, 2)}
+    assert "identity: diverged in epoch 1" in table.note
     assert all(text == "" for text in table.rows[1][3:])
 
 
@@ -98,7 +101,7 @@ def test_the_overview_has_every_network_of_the_paper_and_gaps():
     assert overview.header[:4] == ("network", "scheme", "Birds, paper", "Birds, ours")
     rows = {row[0]: row[2:] for row in overview.rows}
     assert rows["VGG-M (vgg_m)"] == ("50.0", NOT_RUN) * 3
-    assert rows["VGG-D (vgg16)"][:2] == ("-", "60.0 (1 of 2 seeds not run)")
+    assert rows["VGG-D (vgg16)"][:2] == ("-", "60.0 (of 2 seeds 1 not run)")
     assert detail.rows[0][0] == "plain"
 
 
@@ -107,3 +110,32 @@ def test_the_same_measurements_are_shown_once():
     other = Subject("cub", "abc", "vgg16", seeds=(0, 1), dim=8)  # differs in what does not matter
     cells = lambda subject: [Cell(("plain",), tuned(subject, "bcnn"))]  # noqa: E731
     assert len(accuracy_blocks(cells, ["scheme"])(results, [SUBJECT, other])) == 2
+
+
+def test_certainty_is_never_claimed_for_want_of_errors():
+    results = filled(bcnn=[result(0), result(0)], lyapunov=[result(0), result(0)])
+    own = measured(results, cell("bcnn"))
+    assert own.interval == wilson(10, 10)
+    table = accuracy_table(results, [cell("bcnn"), cell("lyapunov")], ["scheme"], "T")
+    assert table.rows[1][6:] == ("+0.0", "", "1")
+
+
+def test_images_of_other_classes_are_not_compared():
+    other = {**result(1), "truth": TRUTH[1:] + TRUTH[:1]}
+    results = filled(bcnn=[result(4)], lyapunov=[other])
+    table = accuracy_table(results, [cell("bcnn"), cell("lyapunov")], ["scheme"], "T")
+    assert table.rows[1][7:] == ("", "")
+
+
+def test_the_overview_takes_a_column_from_one_subject():
+    results = filled(bcnn=[result(4)])
+    full = Subject("cub", "abc", "vgg16", weights="mine", seeds=(0,))
+    results.add_subject(full, {"num_classes": 3, "num_images": 30})
+    for scheme in ("bcnn", "lyapunov"):
+        results.add(tuned(full, scheme)[0], result(1), 1.0)
+    cells = lambda subject: [Cell((scheme,), tuned(subject, scheme)) for scheme in ("bcnn", "lyapunov")]  # noqa: E731
+    overview, first, second = accuracy_blocks(cells, ["scheme"])(results, [SUBJECT, full])
+    rows = {row[1]: row[3] for row in overview.rows if row[0] == "VGG-D (vgg16)"}
+    assert rows == {"bcnn": "90.0", "lyapunov": "90.0"}
+    assert first.title != second.title
+    assert "weights mine" in second.title

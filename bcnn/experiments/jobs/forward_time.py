@@ -32,6 +32,8 @@ class ForwardTime:
     source: Source
     methods: tuple[str, ...]  # texts of normalizations; the last is what ratios refer to
     eps: float
+    device: str
+    threads: int
     batch: int = 8
 
     @property

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from ..workshop import Workshop
 
 
+SCRATCH = ".descriptors-"
+
+
 @dataclass(frozen=True)
 class Source:
     """What stored features depend on, besides the pooling."""
@@ -46,20 +49,23 @@ class Source:
     dataset: str
     images: str
     network: str
-    weights: str | None
+    weights: str
+    parameters: str
     size: int
     tuned: Tuned | None = None  # the fine-tuned network whose weights it has
 
     @property
     def slug(self) -> str:
         """A folder's name."""
-        name = f"{self.dataset}-{self.images[:8]}_{self.network.replace('/', '-')}_{self.size}"
+        network = f"{self.network.replace('/', '-')}-{self.parameters[:8]}"
+        name = f"{self.dataset}-{self.images[:8]}_{network}_{self.size}"
         return name if self.tuned is None else f"{name}_{self.tuned.scheme}_{_digest(self.tuned)}"
 
 
 def source_of(subject: Subject) -> Source:
     """Of the frozen network."""
-    return Source(subject.dataset, subject.images, subject.network, subject.weights, subject.size)
+    s = subject
+    return Source(s.dataset, s.images, s.network, s.weights, s.parameters, s.size)
 
 
 def _digest(tuned: Tuned) -> str:
@@ -123,6 +129,8 @@ class Frozen:
             )
         fit_s = time.perf_counter() - described
         rows = stored.matrix(TEST)
+        if not len(rows.rows):
+            raise ValueError(f"reproduce: expected test images of {self.source.dataset} that can be read, got none.")
         with descriptors(head, rows, shop, self.name) as test:
             values = average_views(scores(as_matrix(test), fitted.weight, fitted.bias), rows.groups)
         truth = rows.labels[:: rows.num_views]
@@ -154,7 +162,7 @@ def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Ite
             f"reproduce: expected {needed / 1e9:.1f} GB free in {shop.out} for descriptors, got {free / 1e9:.1f} GB; "
             "make room, or choose another --out."
         )
-    with tempfile.TemporaryDirectory(dir=shop.out, prefix=".descriptors-") as folder:
+    with tempfile.TemporaryDirectory(dir=shop.out, prefix=SCRATCH) as folder:
         if not shape[0]:
             yield numpy.empty(shape, numpy.float32)
             return

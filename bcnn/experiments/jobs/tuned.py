@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...runs.config import RunConfig
 from ...train.checkpoint import BEST
-from ...train.config import FinetuneConfig
+from ...train.config import HOW, FinetuneConfig
 from ..contract import Subject
 
 if TYPE_CHECKING:
@@ -32,11 +32,13 @@ class Tuned:
     dataset: str
     images: str
     network: str
-    weights: str | None
+    weights: str
+    parameters: str  # digest, before fine-tuning
     size: int
     epochs: int
     seed: int
-    scheme: str  # what it is called; a key of `SCHEMES`
+    scheme: str  # a key of `SCHEMES`
+    options: str  # what it stands for, as JSON
 
     @property
     def name(self) -> str:
@@ -57,17 +59,17 @@ class Tuned:
         """Forward and backward passes, and describing all images before and after."""
         num_train, num_all = gauge.num_images(self.dataset)
         passes = self.epochs * num_train * (1 + BACKWARD_COST) + 4 * num_all  # two views, before and after
-        return passes * gauge.view_s(self.network, self.weights, self.size)
+        return passes * gauge.view_s(self.network, self.size)
 
-    def config(self, spec: str, shop: Workshop | None = None) -> RunConfig:
+    def config(self, shop: Workshop) -> RunConfig:
         """Of the run."""
-        own = SCHEMES[self.scheme]
-        how: dict[str, Any] = {} if shop is None else {"device": shop.options.device, "workers": shop.options.workers}
+        own, how = SCHEMES[self.scheme], shop.options
         tuning = {"epochs": self.epochs, **own.get("finetune", {})}
         run = {name: value for name, value in own.items() if name != "finetune"}
         return RunConfig(
-            spec=spec, backbone=self.network, weights=self.weights, size=self.size, seed=self.seed,
-            finetune=FinetuneConfig(**tuning), **run, **how,
+            spec=shop.data[self.dataset], backbone=self.network, weights=shop.weights, size=self.size, seed=self.seed,
+            finetune=FinetuneConfig(**tuning), device=how.device, workers=how.workers, batch=how.batch,
+            strict=how.strict, **run,
         )  # fmt: skip
 
     def run(self, shop: Workshop) -> dict[str, Any]:
@@ -79,16 +81,16 @@ class Tuned:
         folder = self.folder(shop)
         earlier = (folder / METRICS).exists()
         if not earlier:
-            config = self.config(shop.data[self.dataset], shop)
+            config = self.config(shop)
             fabric = start(precision=config.precision, device=config.device)
             finetune(config, folder, fabric, team=Team(), tick=shop.tick, report=shop.report)
-        result = read_run(folder)
+        result, broken = read_run(folder)
+        shop.add_broken(self.dataset, broken)
         return {**result, "commit": None} if earlier else result  # nobody knows which it was
 
     def folder(self, shop: Workshop) -> Path:
         """Where its run is, or will be."""
-        config = self.config(shop.data[self.dataset])
-        return shop.finished_run(config, self.images) or shop.run_folder(self)
+        return shop.finished_run(self) or shop.run_folder(self)
 
     def best(self, shop: Workshop) -> Path:
         """The tuned network."""
@@ -114,32 +116,44 @@ SCHEMES: dict[str, dict[str, Any]] = {
 def tuned(subject: Subject, scheme: str) -> tuple[Tuned, ...]:
     """One job a seed."""
     return tuple(
-        Tuned(subject.dataset, subject.images, subject.network, subject.weights, subject.tuned_size, subject.epochs,
-              seed, scheme)
+        Tuned(subject.dataset, subject.images, subject.network, subject.weights, subject.parameters, subject.tuned_size,
+              subject.epochs, seed, scheme, _options(scheme))
         for seed in subject.seeds
     )  # fmt: skip
 
 
-def read_run(folder: Path) -> dict[str, Any]:
-    """Accuracies, predictions and history from a run folder."""
-    metrics = json.loads((folder / METRICS).read_text())
-    with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
-    classes = {name: i for i, name in enumerate(metrics["per_class"])}
-    tuning = metrics["finetune"]
-    return {
-        "accuracy": metrics["accuracy"],
-        "before": tuning["before"]["accuracy"],
-        "softmax": tuning["softmax"]["accuracy"],
-        "num_test": metrics["num_test"],
-        "truth": [classes[line["truth"]] for line in lines],
-        "predicted": [classes[line["class1"]] for line in lines],
-        "num_features": metrics["num_features"],
-        "best_epoch": tuning["best_epoch"],
-        "selected_on": tuning["selected_on"],
-        "num_skipped": tuning["num_skipped"],
-        "num_gradient_exceptions": tuning["num_gradient_exceptions"],
-        "history": tuning["history"],
-        "train_s": tuning["train_s"],
-        "versions": metrics["versions"],
-    }
+def _options(scheme: str) -> str:
+    """What the result depends on."""
+    own = dict(SCHEMES[scheme])
+    tuning = {name: value for name, value in own.pop("finetune", {}).items() if name not in HOW}
+    return json.dumps({**own, **tuning}, sort_keys=True)
+
+
+def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Accuracies, predictions and history from a run folder; and the images that could not be read."""
+    try:
+        metrics = json.loads((folder / METRICS).read_text())
+        with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        classes = {name: i for i, name in enumerate(metrics["per_class"])}
+        tuning = metrics["finetune"]
+        result = {
+            "accuracy": metrics["accuracy"],
+            "before": tuning["before"]["accuracy"],
+            "softmax": tuning["softmax"]["accuracy"],
+            "num_test": metrics["num_test"],
+            "num_broken": len(metrics["broken"]),
+            "truth": [classes[line["truth"]] for line in lines],
+            "predicted": [classes[line["class1"]] for line in lines],
+            "num_features": metrics["num_features"],
+            "history": tuning["history"],
+            "train_s": tuning["train_s"],
+            "versions": metrics["versions"],
+        }
+        names = ("best_epoch", "selected_on", "num_skipped", "num_gradient_exceptions")
+        return {**result, **{name: tuning[name] for name in names}}, metrics["broken"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"reproduce: expected a run of bcnn train --finetune in {folder}, got one without {error}; "
+            "it may be of another version: remove it, or leave out --reuse."
+        ) from None
