@@ -37,8 +37,8 @@ NOTE = (
     "Eq. (6), from the same SVD."
 )
 AUTHORS = (
-    "The numbers are of the authors' repository matrix-sqrt, not of the paper: random covariances plus the identity, which "
-    "are far better conditioned than pooled features, and errors relative to A, not to the gradient."
+    "The numbers are of the authors' repository matrix-sqrt, not of the paper: random covariances plus the identity, "
+    "far better conditioned than pooled features, and errors relative to A, not to the gradient."
 )
 
 

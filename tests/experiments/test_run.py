@@ -109,13 +109,13 @@ def test_without_features_their_jobs_are_left_out(tmp_path, monkeypatch):
     assert {line["job"]["source"] for line in results.lines.values()} == {None}  # made-up matrices alone
 
 
+def diverges(self, shop):
+    raise NonFiniteTrainingError("loss is not finite in epoch 1")
+
+
 def test_a_training_that_diverges_is_a_result(tmp_path, monkeypatch):
     shop = make_shop(tmp_path)
     subject = make_subject(shop)
-
-    def diverges(self, shop):
-        raise NonFiniteTrainingError("loss is not finite in epoch 1")
-
     monkeypatch.setattr(Tuned, "run", diverges)
     results, failures = measure(shop, subject, ["table2_finetuning"])
     assert not failures
@@ -128,10 +128,6 @@ def test_a_training_that_diverges_is_a_result(tmp_path, monkeypatch):
 def test_what_needs_a_training_that_diverged_has_failed_too(tmp_path, monkeypatch):
     shop = make_shop(tmp_path)
     subject = make_subject(shop)
-
-    def diverges(self, shop):
-        raise NonFiniteTrainingError("loss is not finite in epoch 1")
-
     monkeypatch.setattr(Tuned, "run", diverges)
     results, failures = measure(shop, subject, ["table3_newton_iterations"])
     assert not failures
