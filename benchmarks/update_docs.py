@@ -76,7 +76,7 @@ def reproduced(argument: str) -> str:
         results.include(Results(path))
     blocks = EXPERIMENTS[argument].blocks(results, results.subjects)
     tables = [block for block in blocks if isinstance(block, Table) and block.title not in NOT_OURS]
-    return "\n".join(map(table_markdown, tables))
+    return "\n\n".join(table_markdown(table).strip() for table in tables)
 
 
 TABLES: dict[str, Callable[[str], str]] = {

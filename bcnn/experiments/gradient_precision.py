@@ -61,13 +61,13 @@ def jobs(subject: Subject) -> list[Any]:
     return [job for own in (made_up(subject), real(subject)) for some in own.values() for job in some]
 
 
-def _table(results: Results, title: str, some: Sequence[GradientErrors]) -> Table:
+def _table(results: Results, title: str, some: Sequence[GradientErrors], note: str) -> Table:
     found = {job.dtype: results.get(job) for job in some}
     methods = list(dict.fromkeys(e["method"] for own in found.values() if own for e in own["errors"]))
     rows = [(name, *(text for own in found.values() for text in _errors(own, name))) for name in methods]
     about = next(own for own in found.values() if own)
     header = ("method", *(f"{what}, {dtype}" for dtype in found for what in ("root", "gradient")))
-    return Table(f"{title}; d = {about['dim']}, condition {about['condition']:.0e}", header, tuple(rows), note=NOTE)
+    return Table(f"{title}; d = {about['dim']}, condition {about['condition']:.0e}", header, tuple(rows), note=note)
 
 
 def _errors(own: dict[str, Any] | None, method: str) -> tuple[str, str]:
@@ -94,7 +94,7 @@ def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
         for name, some in tables.items():
             if some[0] not in seen and any(results.get(job) for job in some):
                 seen.add(some[0])
-                found.append(_table(results, name, some))
+                found.append(_table(results, name, some, "" if found else NOTE))
     columns = ("source", "method", "root_error", "gradient_error")
     printed = tuple(tuple(line[name] for name in columns) for line in paper.table("gradient_precision"))
     said = Table("What the authors say", ("where", "method", "root", "gradient"), printed, num_labels=2, note=AUTHORS)
