@@ -14,6 +14,10 @@ ROOT = Path(__file__).parent.parent / "results"
 FOLDERS = sorted(path.parent for path in ROOT.glob(f"*/{FILE}"))
 
 
+def test_there_are_some():
+    assert FOLDERS
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_the_report_is_that_of_the_measurements(folder):
     document = make_document([folder])

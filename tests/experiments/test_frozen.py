@@ -67,7 +67,7 @@ def test_no_descriptors_are_left_behind(lab):
 def test_folders_tell_networks_and_tunings_apart(lab):
     _, subject, _ = lab
     plain = source_of(subject)
-    first, second = tuned(subject, "bcnn")
+    first, second = tuned(replace(subject, seeds=(0, 1)), "bcnn")
     slugs = {plain.slug}
     for job in (first, second):
         slugs.add(replace(plain, tuned=job).slug)

@@ -7,7 +7,7 @@ import torch
 
 from bcnn.errors import NonFiniteTrainingError
 from bcnn.experiments import EXPERIMENTS
-from bcnn.experiments.jobs.frozen import Frozen, source_of
+from bcnn.experiments.jobs.frozen import Frozen
 from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, read_run, tuned
 from bcnn.experiments.plan import make_plan
 from bcnn.experiments.results import FILE, Results
@@ -169,7 +169,7 @@ def test_without_fine_tuning_only_runs_that_are_there_count(lab, tmp_path):
     again.out = tmp_path / "elsewhere"
     plan = make_plan(["table2_finetuning"], [subject], Results(), again, finetune=False)
     assert plan.num_left_out == 0
-    assert [step.seconds for step in plan.steps] == [0.0] * 4  # two schemes, two seeds: to be read only
+    assert [step.seconds for step in plan.steps] == [0.0] * 2  # two schemes: to be read only
 
 
 def test_runs_of_the_same_configuration_are_found_and_others_are_not(lab):
@@ -195,11 +195,12 @@ def test_every_scheme_has_been_trained(lab, scheme):
         assert (own["before"] is not None, own["num_skipped"]) == (True, 0)
 
 
-def test_seeds_are_measured_one_by_one(lab):
-    _, subject, results = lab
-    first, second = (results.get(job) for job in tuned(subject, "bcnn"))
-    assert first["history"] != second["history"]
-    assert results.get(Frozen(source_of(subject), ("signed_sqrt", "l2"), 0.0)) is not None
+def test_seeds_are_jobs_of_their_own(lab):
+    shop, _, results = lab
+    first, second = tuned(make_subject(shop, seeds=(0, 1)), "bcnn")
+    assert results.get(first) is not None
+    assert results.get(second) is None
+    assert shop.run_folder(first) != shop.run_folder(second)
 
 
 def test_two_at_once_in_one_folder_are_refused(tmp_path):
