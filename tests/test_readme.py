@@ -19,7 +19,9 @@ BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```"
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_blocks_run(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "block", "exec"), {"__name__": "__main__"})
+    names: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(block, "block", "exec"), names)
+    assert "bcnn" in names  # it ran to its end, and was about us
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

@@ -93,7 +93,6 @@ class Experiment:
     about: str  # the module's docstring
     jobs: Callable[[Subject], Sequence[Any]]
     blocks: Callable[[Results, Sequence[Subject]], list[Block]]
-    tunes: bool = False  # whether networks are fine-tuned for it
 
     @property
     def summary(self) -> str:

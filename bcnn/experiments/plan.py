@@ -51,11 +51,6 @@ class Plan:
         """In all."""
         return sum(step.seconds for step in self.steps)
 
-    @property
-    def num_images(self) -> int:
-        """That go through a network, once each with its flip."""
-        return sum(step.num_images for step in self.steps)
-
 
 def make_plan(
     artifacts: Sequence[str], subjects: Sequence[Subject], results: Results, shop: Workshop, *, finetune: bool = True
@@ -75,7 +70,7 @@ def make_plan(
     possible = [job for job in every if finetune or _is_possible(job, results, shop)]
     todo = [job for job in possible if results.get(job) is None]
     seconds = {job: 0.0 if _is_run(job, shop) else job.seconds(gauge) for job in todo}
-    lost = [job for job in todo if any("failed" in (results.get(first) or {}) for first in job.before)]
+    lost = [job for job in todo if any(map(results.failure, job.before))]
     steps = [Step(job.name, seconds[job], job=job) for job in todo if not job.sources or job in lost]
     able = [job for job in todo if job not in lost]
     for source, poolings in _sources(able).items():

@@ -45,6 +45,10 @@ class Results:
         line = self.lines.get(_key(to_plain(job)))
         return None if line is None else line["result"]
 
+    def failure(self, job: Any) -> str | None:
+        """Why a job that was tried has no numbers; None where it has them, or was not tried."""
+        return (self.get(job) or {}).get("failed")
+
     def line(self, job: Any) -> dict[str, Any] | None:
         """The same with when, where and by which version it was measured."""
         return self.lines.get(_key(to_plain(job)))

@@ -101,17 +101,13 @@ def _within(heard: Heard, behind: float, seconds: float, done: int, total: int) 
     heard(behind + seconds * done / max(total, 1))
 
 
-def _failed(results: Results, job: Any) -> bool:
-    return job is not None and "failed" in (results.get(job) or {})
-
-
 def _do(step: Step, results: Results, shop: Workshop, tick: Callable[[int, int], None]) -> None:
     if step.source is not None:
-        if not _failed(results, step.source.tuned):
+        if step.source.tuned is None or not results.failure(step.source.tuned):
             shop.describe(step.source, step.poolings, tick=tick)
         return
     begin = time.perf_counter()
-    lost = [first for first in step.job.before if _failed(results, first)]
+    lost = [first for first in step.job.before if results.failure(first)]
     try:
         result = {"failed": f"so did {lost[0].name}"} if lost else step.job.run(shop)
     except NonFiniteTrainingError as error:

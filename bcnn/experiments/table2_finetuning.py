@@ -38,5 +38,5 @@ NOTE = (
     "of the mean."
 )
 EXPERIMENT = Experiment(
-    "Table 2", __doc__, jobs_of(cells), accuracy_blocks(cells, ["normalization"], size="tuned_size", note=NOTE), True
+    "Table 2", __doc__, jobs_of(cells), accuracy_blocks(cells, ["normalization"], size="tuned_size", note=NOTE)
 )

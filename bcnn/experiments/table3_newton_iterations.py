@@ -113,4 +113,4 @@ def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
     return found + accuracy_blocks(right, ["gradient"], size="tuned_size", note=NOTE)(results, subjects)
 
 
-EXPERIMENT = Experiment("Table 3", __doc__, jobs, blocks, tunes=True)
+EXPERIMENT = Experiment("Table 3", __doc__, jobs, blocks)

@@ -97,4 +97,4 @@ def _is_run_elsewhere(row: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> 
     )
 
 
-EXPERIMENT = Experiment("Table 4", __doc__, jobs_of(cells), blocks, tunes=True)
+EXPERIMENT = Experiment("Table 4", __doc__, jobs_of(cells), blocks)

@@ -69,7 +69,7 @@ def measured(results: Results, cell: Cell) -> Measured | None:
 
 def failures(results: Results, cell: Cell) -> list[str]:
     """Why there are no numbers although it was tried, one reason a seed."""
-    return [own["failed"] for job in cell.jobs if (own := results.get(job)) is not None and "failed" in own]
+    return [why for job in cell.jobs if (why := results.failure(job)) is not None]
 
 
 def ours_text(results: Results, cell: Cell) -> str:

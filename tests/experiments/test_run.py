@@ -109,28 +109,34 @@ def test_without_features_their_jobs_are_left_out(tmp_path, monkeypatch):
     assert {line["job"]["source"] for line in results.lines.values()} == {None}  # made-up matrices alone
 
 
-def diverges(self, shop):
-    raise NonFiniteTrainingError("loss is not finite in epoch 1")
+@pytest.fixture
+def diverged(tmp_path, monkeypatch):
+    """Results of an artifact for which no training succeeds."""
+
+    def diverges(self, shop):
+        raise NonFiniteTrainingError("loss is not finite in epoch 1")
+
+    def measured(artifact):
+        shop = make_shop(tmp_path)
+        subject = make_subject(shop)
+        monkeypatch.setattr(Tuned, "run", diverges)
+        results, failures = measure(shop, subject, [artifact])
+        assert not failures
+        return shop, subject, results
+
+    return measured
 
 
-def test_a_training_that_diverges_is_a_result(tmp_path, monkeypatch):
-    shop = make_shop(tmp_path)
-    subject = make_subject(shop)
-    monkeypatch.setattr(Tuned, "run", diverges)
-    results, failures = measure(shop, subject, ["table2_finetuning"])
-    assert not failures
+def test_a_training_that_diverges_is_a_result(diverged):
+    _, subject, results = diverged("table2_finetuning")
     assert results.get(tuned(subject, "bcnn")[0]) == {"failed": "loss is not finite in epoch 1"}
     _, before, _ = EXPERIMENTS["table2_finetuning"].blocks(results, [subject])
     assert [row[2] for row in before.rows] == ["failed", "failed"]
     assert "sgnsqrt: loss is not finite in epoch 1" in before.note
 
 
-def test_what_needs_a_training_that_diverged_has_failed_too(tmp_path, monkeypatch):
-    shop = make_shop(tmp_path)
-    subject = make_subject(shop)
-    monkeypatch.setattr(Tuned, "run", diverges)
-    results, failures = measure(shop, subject, ["table3_newton_iterations"])
-    assert not failures
+def test_what_needs_a_training_that_diverged_has_failed_too(diverged):
+    shop, subject, results = diverged("table3_newton_iterations")
     (after,) = [job for job in EXPERIMENTS["table3_newton_iterations"].jobs(subject) if job.before]
     assert results.get(after)["failed"].startswith("so did cub, tiny at 32 px, fine-tuned: bcnn")
     plan = make_plan(["table3_newton_iterations"], [subject], results, shop)
