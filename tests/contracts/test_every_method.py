@@ -282,12 +282,13 @@ ITERATIVE = [p for p in ALL_PAIRS if not FORWARDS[p[1]].basis and p[2] in ("lyap
 
 
 # Compiling takes seconds, and the other way to store or to solve is the same for all forwards.
-COMPILED = [(*pair, store) for pair in ITERATIVE for store in (True, False) if store or pair[1] == "minimax"]
+OTHER_WAYS = {"unrolled": {"store": False}, "lyapunov": {"solver": "iterative"}}
+COMPILED = [(*pair, {}) for pair in ITERATIVE]
+COMPILED += [(*pair, OTHER_WAYS[pair[2]]) for pair in ITERATIVE if pair[1] == "newton_schulz"]
 
 
-@pytest.mark.parametrize(("function", "forward", "backward", "store"), COMPILED)
-def test_compiles_without_graph_breaks(function, forward, backward, store):
-    options = {"store": store} if backward == "unrolled" else {"solver": "iterative" if store else "auto"}
+@pytest.mark.parametrize(("function", "forward", "backward", "options"), COMPILED)
+def test_compiles_without_graph_breaks(function, forward, backward, options):
     f = call(function, forward, backward, **options, **few(forward))
     A, G = spd(2, d=5), random_like(spd(2, d=5))
     torch._dynamo.reset()

@@ -48,7 +48,7 @@ def test_killed_at_random_moments_and_resumed(pictures, whole, tmp_path):
     command = [sys.executable, "-m", "bcnn", *COMMAND, str(pictures), "--out", str(folder)]
     chance = random.Random(0)
     killed, stamps = 0, {}
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         count, deadline = len(list(folder.glob("chunk-*"))), time.monotonic() + 60
         while process.poll() is None and time.monotonic() < deadline:  # wait for one more chunk, then a random moment
