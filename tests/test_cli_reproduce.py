@@ -2,6 +2,7 @@
 
 import pytest
 
+from bcnn.cli.reproduce import _split
 from bcnn.experiments import EXPERIMENTS
 from bcnn.experiments.results import Results
 from tests.command import run_command
@@ -75,7 +76,8 @@ def test_smoke_needs_no_data(tmp_path):
         (["table1_normalization", "cub=PICTURES", "--device", "abacus"], "--device: expected a device"),
         (["table1_normalization", "cub=PICTURES", "cub=PICTURES"], "expected each dataset once, got cub twice"),
         (["table1_normalization", "../x=PICTURES"], "--data: expected NAME=PATH"),
-        (["table1_normalization", "cub=PICTURES", "--smoke"], "expected no dataset with --smoke"),
+        (["table1_normalization", "cub=PICTURES", "--smoke"], "--smoke: expected no dataset, network or size"),
+        (["table1_normalization", "--smoke", "--networks", "alexnet"], "it has its own, got --networks"),
         (["table1_normalization", "cub=PICTURES", "--reuse", "/nowhere"], "--reuse: expected a folder of runs"),
         (["all", "table9", "cub=PICTURES"], "artifact 'table9'"),
     ],
@@ -86,6 +88,13 @@ def test_bad_arguments_are_told_in_a_line(pictures, tmp_path, arguments, message
     assert result.returncode == 2
     assert message in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_may_be_called_like_its_dataset():
+    data = ["cub=cub", "cars=folder:cars", "mine=aircraft", "textures=textures,per_class=3"]
+    _, specs = _split(["all"], data)
+    expected = {"cub": "cub:cub", "cars": "folder:cars", "mine": "aircraft", "textures": "textures,per_class=3"}
+    assert specs == expected
 
 
 def test_report_of_nothing_is_refused(tmp_path):

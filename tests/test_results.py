@@ -9,6 +9,13 @@ from bcnn.experiments.report import make_document
 from bcnn.experiments.results import FILE, Results
 from bcnn.report.latex import render_latex
 from bcnn.report.markdown import render_markdown
+from bcnn.report.page import render_html
+
+
+def _without_pictures(html: str) -> str:
+    """Other versions of Matplotlib draw other lines."""
+    return re.sub(r"data:image[^\"']*", "", html)
+
 
 ROOT = Path(__file__).parent.parent / "results"
 FOLDERS = sorted(path.parent for path in ROOT.glob(f"*/{FILE}"))
@@ -24,8 +31,7 @@ def test_the_report_is_that_of_the_measurements(folder):
     assert (folder / "report.md").read_text() == render_markdown(document), f"run bcnn report {folder}"
     assert (folder / "report.tex").read_text() == render_latex(document)
     html = (folder / "report.html").read_text()
-    for section in document.sections:
-        assert f'id="{section.anchor}"' in html
+    assert _without_pictures(html) == _without_pictures(render_html(document))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)

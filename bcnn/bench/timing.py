@@ -53,13 +53,14 @@ def time_rounds(
 
 
 def _timed(run: Callable[[], object], device: str) -> float:
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     run()
-    _wait(device)
+    wait(device)
     return 1e3 * (time.perf_counter() - start)
 
 
-def _wait(device: str) -> None:
+def wait(device: str) -> None:
+    """Until all that was asked of the device is done."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

@@ -6,7 +6,14 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import typer
     from rich.console import Console
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option was typed, as against its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def make_console() -> Console:

@@ -11,12 +11,14 @@ import typer
 
 from . import options as o
 from .common import device as check_device
-from .common import make_console, names
+from .common import is_given, make_console, names
 
 SMOKE = "textures,per_class=10"
+SMOKE_DECIDES = ("networks", "weights", "size", "tuned_size", "epochs")
 
 
 def reproduce(
+    context: typer.Context,
     artifacts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -81,9 +83,10 @@ def reproduce(
         return
     wanted, specs = _split(artifacts or [], data or [])
     if smoke:
-        if specs:
-            raise ValueError(f"reproduce: expected no dataset with --smoke, which has its own, got {', '.join(specs)}.")
+        _check_smoke(context, specs)
         specs, networks, weights, size, tuned_size, epochs = {"textures": SMOKE}, "tiny", "none", 64, 64, 1
+    if weights.endswith(".safetensors"):
+        weights = str(Path(weights).resolve())  # the same however it is typed
     chosen = {
         "networks": names("--networks", networks),
         "weights": Path(weights).name,
@@ -97,6 +100,14 @@ def reproduce(
     place = out or Path("runs/smoke" if smoke else "runs/reproduce")
     shop = _shop(specs, None if weights == "none" else weights, how, reuse or [], place)
     _go(wanted, shop, chosen, finetune=finetune, plan_only=plan_only)
+
+
+def _check_smoke(context: typer.Context, specs: dict[str, str]) -> None:
+    """What it decides by itself is not to be given."""
+    given = [f"--{name.replace('_', '-')}" for name in SMOKE_DECIDES if is_given(context, name)]
+    if specs or given:
+        got = ", ".join([*specs, *given])
+        raise ValueError(f"--smoke: expected no dataset, network or size, it has its own, got {got}; leave one out.")
 
 
 def _shop(specs: dict[str, str], weights: str | None, how: dict[str, Any], reuse: Sequence[Path], out: Path) -> Any:
@@ -175,7 +186,8 @@ def _split(artifacts: Sequence[str], data: Sequence[str]) -> tuple[list[str], di
             raise ValueError(f"--data: expected NAME=PATH, such as cub=CUB_200_2011, got {text!r}.")
         if name in specs:
             raise ValueError(f"--data: expected each dataset once, got {name} twice.")
-        is_spec = path.partition(":")[0] in DATASETS or name not in DATASETS or DATASETS[name].built_in
+        kind, colon, _ = path.partition(":")
+        is_spec = (colon and kind in DATASETS) or name not in DATASETS or DATASETS[name].built_in
         specs[name] = path if is_spec else f"{name}:{path}"
     wanted = list(dict.fromkeys(word for word in artifacts if "=" not in word))
     if not wanted:
@@ -245,7 +257,7 @@ def report(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUNS...", help="Folders of `bcnn reproduce` and of `bcnn train`.")
     ],
-    out: Annotated[Path, typer.Option(help="The page; .md and .tex with its tables are written beside it.")] = Path(
+    out: Annotated[Path, typer.Option(help="The page; .md and .tex with its tables come beside it.")] = Path(
         "report.html"
     ),
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from ..train.config import FinetuneConfig
 from . import options as o
+from .common import is_given
 
 DEFAULT = FinetuneConfig()
 PANEL = "Fine-tuning (with --finetune)"
@@ -66,8 +67,7 @@ def without_defaults(values: dict[str, Any], context: typer.Context) -> dict[str
     """Options of fine-tuning only where they were given, which a run without it refuses."""
     from ..runs.config import FINETUNE_FIELDS
 
-    sources = {name: context.get_parameter_source(name) for name in (*values, "resume")}
-    given = {name for name, source in sources.items() if source is not None and source.name != "DEFAULT"}
+    given = {name for name in (*values, "resume") if is_given(context, name)}
     if "resume" in given:
         raise ValueError("train: expected finetune with resume, got a run without fine-tuning, which always goes on.")
     return {name: value for name, value in values.items() if name not in FINETUNE_FIELDS or name in given}

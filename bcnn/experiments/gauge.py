@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..bench.timing import wait
 from ..pooling.head import Head, HeadConfig
 from .jobs.frozen import Source, describe_stored
 from .workshop import Workshop, plain_head
@@ -35,10 +36,10 @@ class Gauge:
         """A view from its stored form to its descriptor."""
         _, channels, locations = self._view(source.network, source.size)
         if (head, channels) not in self._heads:
-            features = torch.relu(torch.randn(2, channels, locations))
+            features = torch.relu(torch.randn(2, channels, locations, device=self._device))
             stored = Head(plain_head(head.pooling))(features)
-            module = Head(head).eval()
-            self._heads[head, channels] = _timed(lambda: describe_stored(module, stored)) / 2
+            module = Head(head).eval().to(self._device)
+            self._heads[head, channels] = self._timed(lambda: describe_stored(module, stored)) / 2
         return self._heads[head, channels]
 
     def classify_s(self, source: Source, head: HeadConfig, num_train: int, num_all: int) -> float:
@@ -54,13 +55,13 @@ class Gauge:
         """An eigendecomposition."""
         A = torch.randn(dim, dim, dtype=dtype)
         A = A @ A.mT
-        return _timed(lambda: torch.linalg.eigh(A))
+        return self._timed(lambda: torch.linalg.eigh(A))
 
     @cached_property
     def operations(self) -> float:
         """A second, of a large product in float32."""
         left = torch.randn(1024, 2048)
-        return 2 * 1024 * 1024 * 2048 / _timed(lambda: left @ left.mT)
+        return 2 * 1024 * 1024 * 2048 / self._timed(lambda: left @ left.mT)
 
     def dim(self, source: Source) -> int:
         """Channels of the network."""
@@ -73,21 +74,25 @@ class Gauge:
         if key not in self._views:
             model = self._shop.network(next(iter(self._shop.data)), network, size)
             images = torch.rand(2, 3, size, size).to(memory_format=torch.channels_last)
-            model.backbone.to(self._shop.options.device)
-            images = images.to(self._shop.options.device)
+            model.backbone.to(self._device)
+            images = images.to(self._device)
             maps = model.features(images)
             head = Head(plain_head("bilinear"))
-            seconds = _timed(lambda: head(model.features(images))) / len(images)
+            seconds = self._timed(lambda: head(model.features(images))) / len(images)
             self._views[key] = (seconds, int(maps.shape[1]), maps[0, 0].numel())
         return self._views[key]
 
+    @property
+    def _device(self) -> str:
+        return self._shop.options.device
 
-def _timed(work: Any) -> float:
-    """The faster of two, after one that warms up."""
-    work()
-    times = []
-    for _ in range(2):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    def _timed(self, work: Any) -> float:
+        """The faster of two, after one that warms up."""
+        times = []
+        for _ in range(3):
+            wait(self._device)
+            begin = time.perf_counter()
+            work()
+            wait(self._device)
+            times.append(time.perf_counter() - begin)
+        return min(times[1:])

@@ -67,7 +67,8 @@ def _table(results: Results, title: str, some: Sequence[GradientErrors], note: s
     rows = [(name, *(text for own in found.values() for text in _errors(own, name))) for name in methods]
     about = next(own for own in found.values() if own)
     header = ("method", *(f"{what}, {dtype}" for dtype in found for what in ("root", "gradient")))
-    return Table(f"{title}; d = {about['dim']}, condition {about['condition']:.0e}", header, tuple(rows), note=note)
+    title += f"; d = {about['dim']}, median condition {about['condition']:.0e}"
+    return Table(title, header, tuple(rows), note=note)
 
 
 def _errors(own: dict[str, Any] | None, method: str) -> tuple[str, str]:

@@ -68,7 +68,9 @@ def make_plan(
     wanted = {name: _unique(EXPERIMENTS[name].jobs, subjects) for name in artifacts}
     every = list(dict.fromkeys(job for jobs in wanted.values() for job in jobs))
     possible = [job for job in every if finetune or _is_possible(job, results, shop)]
-    todo = [job for job in possible if results.get(job) is None]
+    missing = [job for job in possible if results.get(job) is None]
+    again = [own for job in missing for own in job.before if not results.failure(own) and not _is_run(own, shop)]
+    todo = list(dict.fromkeys([*again, *missing]))  # tuned networks that are gone, although their results are there
     seconds = {job: 0.0 if _is_run(job, shop) else job.seconds(gauge) for job in todo}
     lost = [job for job in todo if any(map(results.failure, job.before))]
     steps = [Step(job.name, seconds[job], job=job) for job in todo if not job.sources or job in lost]
@@ -86,8 +88,9 @@ def _unique(jobs: Any, subjects: Iterable[Subject]) -> list[Any]:
 
 def _is_possible(job: Any, results: Results, shop: Workshop) -> bool:
     """Without fine-tuning: nothing is tuned for it, or that is done."""
-    needed = (job, *job.before) if job.kind == "tuned" else job.before
-    return all(results.get(own) is not None or _is_run(own, shop) for own in needed)
+    if job.kind == "tuned":
+        return results.get(job) is not None or _is_run(job, shop)
+    return results.get(job) is not None or all(_is_run(own, shop) or results.failure(own) for own in job.before)
 
 
 def _is_run(job: Any, shop: Workshop) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.contract import shown
 from ..files import written_whole
 from ..report.classes import confusion_figure
 from ..report.document import Details, Document, Section, Table, picture_of
@@ -18,12 +19,14 @@ from ..report.markdown import render_markdown
 from ..report.page import write_page
 from . import EXPERIMENTS
 from .contract import Subject
+from .jobs.tuned import METRICS
 from .results import FILE, Results
 from .runs import section_of_run
 from .table1_normalization import frozen
 from .tables import NOT_RUN, title_of
 
-TITLE = "Improved bilinear pooling, reproduced"
+TITLES = ("Improved bilinear pooling, reproduced", "Runs of bcnn train")
+SUFFIXES = {".md": render_markdown, ".tex": render_latex}
 LEAD = (
     "Tables and figures of “Improved Bilinear Pooling with CNNs” (Lin and Maji, BMVC 2017), measured again with bcnn: "
     "the paper's numbers, ours, and the difference. What was not measured says “not run”.",
@@ -36,14 +39,23 @@ MOST_CONFUSED = 12
 def write_report(folders: Sequence[Path], page: Path) -> list[Path]:
     """The page, and its tables in Markdown and LaTeX beside it; returns what was written."""
     document = make_document(folders)
+    for suffix in SUFFIXES:
+        _check_ours(page.with_suffix(suffix))
     write_page(document, page)
     written = [page]
-    for suffix, render in ((".md", render_markdown), (".tex", render_latex)):
+    for suffix, render in SUFFIXES.items():
         path = page.with_suffix(suffix)
         with written_whole(path) as temporary:
             temporary.write_text(render(document), encoding="utf-8", errors="backslashreplace")
         written.append(path)
     return written
+
+
+def _check_ours(path: Path) -> None:
+    """A report is made again and again; nobody's own README.md is to be lost that way."""
+    first = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0] if path.exists() else ""
+    if first and first.lstrip("#% ") not in TITLES:
+        raise FileExistsError(f"--out: expected {path} to be new or an earlier report, got another file; rename one.")
 
 
 def make_document(folders: Sequence[Path]) -> Document:
@@ -53,28 +65,31 @@ def make_document(folders: Sequence[Path]) -> Document:
     if results.subjects:
         sections += [*_artifacts(results), *_curves(results), *_confusions(results), _times(results), _about(results)]
     sections += [section_of_run(folder, number) for number, folder in enumerate(runs, 1)]
-    lead = (*LEAD, _datasets(results)) if results.subjects else ("Runs of bcnn train.",)
-    return Document(TITLE if results.subjects else "Runs", lead, tuple(sections))
+    lead = (*LEAD, _datasets(results)) if results.subjects else ()
+    return Document(TITLES[0 if results.subjects else 1], lead, tuple(sections))
 
 
 def _gather(folders: Sequence[Path]) -> tuple[Results, list[Path]]:
     """All results in one, and the run folders."""
     together, runs = Results(), []
     for folder in folders:
-        path = folder if folder.suffix == ".jsonl" else folder / FILE
-        found = [
-            own.parent for own in (folder / "metrics.json", *sorted(folder.glob("*/metrics.json"))) if own.exists()
-        ]
-        if path.is_file():
+        paths = [folder] if folder.is_file() else _find(folder, FILE, f"*/{FILE}")
+        measured = [path.parent for path in paths]
+        found = [path.parent for path in _find(folder, METRICS, f"*/{METRICS}", f"*/*/{METRICS}")]
+        found = [run for run in found if not any(own in run.parents for own in measured)]  # those are part of it
+        for path in paths:
             together.include(Results(path))
-        elif found:
-            runs += found
-        else:
+        runs += found
+        if not paths and not found:
             raise FileNotFoundError(
                 f"report: expected folders with {FILE} or metrics.json, got {folder}; "
                 "finish what began it, or give another folder."
             )
     return together, runs
+
+
+def _find(folder: Path, *patterns: str) -> list[Path]:
+    return [path for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
 def _datasets(results: Results) -> str:
@@ -106,14 +121,20 @@ def _curves(results: Results) -> Iterable[Section]:
     """Held-out loss and accuracy by epoch, a line a scheme."""
     from matplotlib.figure import Figure
 
-    groups: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[tuple[Any, ...], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for line in results.lines.values():
         job, result = line["job"], line["result"]
         if job["kind"] == "tuned" and "history" in result:
-            title = f"{job['dataset']}, {job['network']} at {job['size']} px, {job['epochs']} epochs"
-            groups[title][job["scheme"]].append(result["history"])
+            key = tuple(value for name, value in job.items() if name not in ("seed", "scheme", "options"))
+            groups[key][job["scheme"]].append((job, result["history"]))
     blocks = []
-    for title, schemes in groups.items():
+    for runs in groups.values():
+        job = next(iter(runs.values()))[0][0]
+        about = results.datasets[job["dataset"], job["images"]]
+        weights = "" if job["weights"] == "default" else f", weights {job['weights']}"
+        title = f"{job['dataset']}, {about['num_images']} images; {job['network']} at {job['size']} px{weights}"
+        title += f", {job['epochs']} epochs"
+        schemes = {scheme: [history for _, history in own] for scheme, own in runs.items()}
         figure = Figure(figsize=(9, 3.8), layout="constrained")
         for axes, what, scale in zip(figure.subplots(1, 2), ("val_loss", "val_accuracy"), (1, 100), strict=True):
             _draw(axes, schemes, what, scale)
@@ -168,7 +189,7 @@ def _confusion(results: Results, subject: Subject, own: dict[str, Any], classes:
     wrong = counts - np.diag(counts.diagonal())
     order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSED]
     pairs = [(int(i) // k, int(i) % k) for i in order if wrong.flat[i] > 0]
-    rows = tuple((classes[i], classes[j], f"{wrong[i, j]}", f"{counts[i].sum()}") for i, j in pairs)
+    rows = tuple((shown(classes[i]), shown(classes[j]), f"{wrong[i, j]}", f"{counts[i].sum()}") for i, j in pairs)
     table = Table(f"Most often confused: {title}", ("is", "taken for", "times", "of"), rows, num_labels=2)
     return [picture, table] if rows else [picture]
 

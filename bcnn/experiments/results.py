@@ -75,10 +75,11 @@ class Results:
             self._append({"what": SUBJECT, **plain})
 
     def include(self, other: Results) -> None:
-        """Take over what another file says; the later measurement of a job counts."""
+        """Take over what another file says; of a job that both have, numbers count before failures, then the later."""
         self.datasets |= other.datasets
         self.subjects += [subject for subject in other.subjects if subject not in self.subjects]
-        self.lines |= other.lines
+        for key, line in other.lines.items():
+            self.lines[key] = max(self.lines.get(key, line), line, key=_worth)
 
     def _append(self, line: dict[str, Any]) -> None:
         if self.path is not None:
@@ -104,6 +105,10 @@ class Results:
             self.lines[_key(rest["job"])] = {**rest, "result": dict(rest["result"])}
         else:
             raise ValueError(f"{line['what']!r} instead of {DATASET}, {SUBJECT} or {MEASUREMENT}")
+
+
+def _worth(line: Mapping[str, Any]) -> tuple[bool, str]:
+    return "failed" not in line["result"], line["date"]
 
 
 def _key(job: Mapping[str, Any]) -> str:

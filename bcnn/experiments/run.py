@@ -82,12 +82,16 @@ def carry_out(plan: Plan, results: Results, shop: Workshop, heard: Heard = lambd
     for step in plan.steps:
         heard(behind)
         if not _rests_on(step, broken):
+            begin = time.perf_counter()
             try:
-                _do(step, results, shop, partial(_within, heard, behind, step.seconds))
-            except (ValueError, OSError, ArithmeticError, RuntimeError) as error:
-                failures.append(Failure(step.name, str(error)))
+                result = _do(step, results, shop, partial(_within, heard, behind, step.seconds))
+            except (ValueError, OSError, ArithmeticError, RuntimeError, MemoryError) as error:
+                failures.append(Failure(step.name, str(error) or type(error).__name__))
                 if step.source is not None:
                     broken.add(step.source)
+            else:
+                if result is not None:  # what cannot be written down need not be measured: no further step then
+                    results.add(step.job, result, time.perf_counter() - begin)
         behind += step.seconds
     heard(behind)
     return failures
@@ -101,15 +105,14 @@ def _within(heard: Heard, behind: float, seconds: float, done: int, total: int) 
     heard(behind + seconds * done / max(total, 1))
 
 
-def _do(step: Step, results: Results, shop: Workshop, tick: Callable[[int, int], None]) -> None:
+def _do(step: Step, results: Results, shop: Workshop, tick: Callable[[int, int], None]) -> dict[str, Any] | None:
+    """The result of a job; of features there is none."""
     if step.source is not None:
         if step.source.tuned is None or not results.failure(step.source.tuned):
             shop.describe(step.source, step.poolings, tick=tick)
-        return
-    begin = time.perf_counter()
+        return None
     lost = [first for first in step.job.before if results.failure(first)]
     try:
-        result = {"failed": f"so did {lost[0].name}"} if lost else step.job.run(shop)
+        return {"failed": f"so did {lost[0].name}"} if lost else dict(step.job.run(shop))
     except NonFiniteTrainingError as error:
-        result = {"failed": str(error)}
-    results.add(step.job, result, time.perf_counter() - begin)
+        return {"failed": str(error)}

@@ -12,16 +12,21 @@ import numpy as np
 from ..report.classes import confusion_figure
 from ..report.curves import curves_figure
 from ..report.document import Details, Section, Table, picture_of
+from ..runs.predictions import text_of
+from .jobs.tuned import METRICS
 
 
 def section_of_run(folder: Path, number: int) -> Section:
     """Accuracy, curves, confusion and configuration."""
     try:
-        metrics = json.loads((folder / "metrics.json").read_text())
-        title = f"{metrics['dataset']}: {metrics['preset']}, {metrics['backbone']} at {metrics['image_size']} px"
-        blocks: list[Any] = [_numbers(metrics)]
+        return _section(folder, json.loads((folder / METRICS).read_text()), number)
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / 'metrics.json'}: expected that of a run of bcnn train, got: {error!r}.") from None
+        raise ValueError(f"{folder / METRICS}: expected that of a run of bcnn train, got: {error!r}.") from None
+
+
+def _section(folder: Path, metrics: dict[str, Any], number: int) -> Section:
+    title = f"{metrics['dataset']}: {metrics['preset']}, {metrics['backbone']} at {metrics['image_size']} px"
+    blocks: list[Any] = [_numbers(metrics)]
     if tuned := metrics.get("finetune"):
         figure = curves_figure(tuned["history"], tuned["best_epoch"], selected_on=tuned["selected_on"])
         blocks.append(picture_of(figure, title="Training", alt="Loss and accuracy by epoch, the chosen epoch marked."))
@@ -56,7 +61,7 @@ def _numbers(metrics: dict[str, Any]) -> Table:
 
 
 def _confusion(folder: Path, classes: list[str]) -> Any:
-    numbers = {name: i for i, name in enumerate(classes)}
+    numbers = {text_of(name): i for i, name in enumerate(classes)}
     counts = np.zeros((len(classes), len(classes)), int)
     with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):

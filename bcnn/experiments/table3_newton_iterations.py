@@ -31,7 +31,10 @@ ITERATIONS = (1, 5, 10, 20)
 FORWARD = {str(n): f"matrix_sqrt(forward='newton_schulz', num_iters={n})" for n in ITERATIONS}
 FORWARD["SVD"] = "matrix_sqrt(forward='svd')"
 # Ours besides: an eigendecomposition, in float32, and in float64, which a head takes on a processor.
-OTHERS = {"eigen": "matrix_sqrt(precision='standard')", "eigen, float64": "matrix_sqrt(precision='high')"}
+OTHERS = {
+    "eigen": "matrix_sqrt(forward='eigen', precision='standard')",
+    "eigen, float64": "matrix_sqrt(forward='eigen', precision='high')",
+}
 
 NOTE = (
     "SVD: truncated, steps that are not finite left out, as the paper does. Identity gradient: learning rate 0.0001 "
@@ -84,19 +87,21 @@ def jobs(subject: Subject) -> list[Any]:
 
 
 def _times(results: Results, subject: Subject) -> Table:
-    own = results.get(time_job(subject))
-    assert own is not None
+    line = results.line(time_job(subject))
+    assert line is not None
+    own, machine = line["result"], line["versions"]["machine"]
     rows = [("0", _paper_ms("0"), "0", "", "0")]  # nothing is computed
     for name in (*FORWARD, *OTHERS):
         i = [*OTHERS, *FORWARD].index(name)
         ours = (f"{own['time_ms'][i]:.2f}", f"± {100 * own['spread'][i]:.0f} %", f"{own['ratio'][i]:.2f}")
         rows.append((name, _paper_ms(name), *ours))
-    about = f"d = {own['dim']}, {own['batch']} matrices at a time, {subject.device}, {subject.threads} threads, float32"
+    about = f"d = {own['dim']}, {own['batch']} matrices at a time, float32, {subject.device}, {subject.threads} threads"
     return Table(
-        f"{title_of(results, subject, subject.size)}; time of the square root, {about}",
+        f"{title_of(results, subject, subject.size)}; time of the square root, {about}, {machine}",
         ("iterations", "paper, ms", "ours, ms a matrix", "spread", "ours, of the SVD's"), tuple(rows),
         note="The paper's: one matrix at a time on an NVIDIA Titan X, 512 x 512. Ours: medians over rounds in which "
-        "every method has its turn. On a processor products cost as much as decompositions; on a GPU they do not.",
+        "every method has its turn; spread: half the range of the rounds. On a processor products cost as much as "
+        "decompositions; on a GPU they do not.",
     )  # fmt: skip
 
 

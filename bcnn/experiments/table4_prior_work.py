@@ -90,11 +90,11 @@ def _table(results: Results, subjects: Sequence[Subject]) -> Table:
 
 def _is_run_elsewhere(row: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> bool:
     """Subjects may differ in how far they are fine-tuned alone: a gap of one that another fills is none."""
-    kind = row[1].partition(",")[0]
-    return any(
-        (other[0], other[1].partition(",")[0], other[2]) == (row[0], kind, row[2]) and other[4] != NOT_RUN
-        for other in rows
-    )
+
+    def key(some: tuple[str, ...]) -> tuple[str, ...]:
+        return some[:4] if some[1] == "frozen" else (some[0], some[1].partition(",")[0], some[2])
+
+    return any(key(other) == key(row) and other[4] != NOT_RUN for other in rows)
 
 
 EXPERIMENT = Experiment("Table 4", __doc__, jobs_of(cells), blocks)

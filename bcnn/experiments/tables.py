@@ -15,7 +15,7 @@ from ..classify.accuracy import wilson
 from ..classify.paired import mean_interval, paired_interval, paired_p
 from ..report.document import Table
 from . import paper
-from .contract import Block, Cell, Subject
+from .contract import Block, Cell, Subject, jobs_of
 from .results import Results
 
 NOT_RUN, NONE = "not run", "-"
@@ -99,8 +99,9 @@ def title_of(results: Results, subject: Subject, size: int, *, tuned: bool = Fal
     elif about:
         name += f", {classes} classes, {images} images"
     weights = "" if subject.weights == "default" else f", weights {subject.weights}"
-    epochs = f", {subject.epochs} epochs" if tuned else ""
-    return f"{name}; {paper.network_title(subject.network)} at {size} px{weights}{epochs}"
+    seeds = f", {len(subject.seeds)} seeds" if len(subject.seeds) > 1 else ""
+    training = f", {subject.epochs} epochs{seeds}" if tuned else ""
+    return f"{name}; {paper.network_title(subject.network)} at {size} px{weights}{training}"
 
 
 def accuracy_blocks(
@@ -117,28 +118,42 @@ def accuracy_blocks(
 
     def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
         found: dict[tuple[Any, ...], Block] = {}  # by jobs: subjects may differ in what does not matter here
+        subjects = widest(subjects, jobs_of(cells))
+
+        def title_for(subject: Subject) -> str:
+            return title_of(results, subject, getattr(subject, size), tuned=size == "tuned_size")
+
         for subject in subjects:
-            title = title_of(results, subject, getattr(subject, size), tuned=size == "tuned_size")
+            title = title_for(subject)
             for part, group in groupby(cells(subject), key=lambda cell: cell.part):
                 some = list(group)
                 key = tuple((cell.value, cell.jobs) for cell in some)
                 if key not in found and any(results.get(job) is not None for cell in some for job in cell.jobs):
                     said = "" if found else f"{NOTE} {note}".strip()  # once is enough
                     found[key] = accuracy_table(results, some, labels, f"{title}; {part}" if part else title, said)
-        return [overview(results, subjects, cells, labels), *found.values()] if found else []
+        return [overview(results, subjects, cells, labels, title_for), *found.values()] if found else []
 
     return blocks
 
 
 def overview(
-    results: Results, subjects: Sequence[Subject], cells: Callable[[Subject], Sequence[Cell]], labels: Sequence[str]
+    results: Results,
+    subjects: Sequence[Subject],
+    cells: Callable[[Subject], Sequence[Cell]],
+    labels: Sequence[str],
+    title_for: Callable[[Subject], str],
 ) -> Table:
     """All cells that the paper or we have, in the paper's order: its number and ours, dataset by dataset."""
     datasets = _all_of("datasets", "dataset", [subject.dataset for subject in subjects])
     networks = _all_of("networks", "network", [subject.network for subject in subjects])
     rows = []
+    chosen = {
+        (dataset, network): _fullest(results, subjects, cells, dataset, network)
+        for network in networks
+        for dataset in datasets
+    }
     for network in networks:
-        columns = [_merged(results, subjects, cells, dataset, network) for dataset in datasets]
+        columns = [_texts(results, cells(chosen[dataset, network])) for dataset in datasets]
         if any(printed != NONE or ours != NOT_RUN for column in columns for printed, ours in column.values()):
             for key in columns[0]:
                 pairs = [column[key] for column in columns]
@@ -148,29 +163,37 @@ def overview(
     header = (*heading, *(f"{paper.dataset_title(d)}, {who}" for d in datasets for who in ("paper", "ours")))
     kept = tuple(row if parts else (row[0], *row[2:]) for row in rows)
     faint = frozenset((i, j) for i, row in enumerate(kept) for j, text in enumerate(row) if text == NOT_RUN)
-    return Table("The paper and ours", header, kept, num_labels=len(heading), faint=faint)
+    ours = [title_for(subject) for subject in found_of(results, list(chosen.values()), jobs_of(cells))]
+    note = f"Ours: {'. '.join(dict.fromkeys(ours))}."
+    return Table("The paper and ours", header, kept, num_labels=len(heading), faint=faint, note=note)
 
 
 def _all_of(table: str, column: str, ours: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*(line[column] for line in paper.table(table)), *ours]))
 
 
-def _merged(
+def _fullest(
     results: Results,
     subjects: Sequence[Subject],
     cells: Callable[[Subject], Sequence[Cell]],
     dataset: str,
     network: str,
-) -> dict[tuple[str, ...], tuple[str, str]]:
-    """By part and labels, the paper's number and ours, all from the one subject of which there is most."""
+) -> Subject:
+    """The subject of which there is most, the latest of equals."""
+
+    def fullness(subject: Subject) -> tuple[int, int]:
+        own = [measured(results, cell) for cell in cells(subject)]
+        return sum(one is not None for one in own), sum(len(one.accuracies) for one in own if one is not None)
+
     own = [subject for subject in subjects if (subject.dataset, subject.network) == (dataset, network)]
-    fullest = max(
-        own or [Subject(dataset, "", network)],
-        key=lambda subject: sum(measured(results, cell) is not None for cell in cells(subject)),
-    )
+    return max(reversed(own), key=fullness) if own else Subject(dataset, "", network)
+
+
+def _texts(results: Results, cells: Sequence[Cell]) -> dict[tuple[str, ...], tuple[str, str]]:
+    """By part and labels, the paper's number and ours."""
     return {
         (cell.part, *cell.labels): (NONE if cell.paper is None else f"{cell.paper:.1f}", ours_text(results, cell))
-        for cell in cells(fullest)
+        for cell in cells
     }
 
 
@@ -234,6 +257,13 @@ def _are_paired(own: Measured, other: Measured) -> bool:
     return own.right is not None and other.right is not None and own.truth == other.truth
 
 
+def widest(subjects: Sequence[Subject], jobs: Callable[[Subject], Sequence[Any]]) -> list[Subject]:
+    """Subjects without those that are part of another one, such as one seed of three."""
+    sets = {subject: frozenset(jobs(subject)) for subject in subjects}
+    return [subject for subject, own in sets.items() if not any(own < other for other in sets.values())]
+
+
 def found_of(results: Results, subjects: Sequence[Subject], jobs: Callable[[Subject], Sequence[Any]]) -> list[Subject]:
-    """Subjects that have a result."""
-    return [subject for subject in subjects if any(results.get(job) is not None for job in jobs(subject))]
+    """Subjects that have a result, the widest ones."""
+    found = [subject for subject in subjects if any(results.get(job) is not None for job in jobs(subject))]
+    return widest(found, jobs)

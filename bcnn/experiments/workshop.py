@@ -12,7 +12,7 @@ from ..data.contract import TEST, TRAIN, Dataset
 from ..data.spec import load_dataset
 from ..errors import unknown_name
 from ..features.extract import ExtractOptions, extract, with_head
-from ..features.folder import Features, digest_of, listed
+from ..features.folder import Features, digest_of, digest_of_content, listed
 from ..models.bcnn import BCNN
 from ..models.weights.cache import digest_of as digest_of_tensors
 from ..pooling import POOLINGS
@@ -74,11 +74,9 @@ class Workshop:
         """A digest of a dataset's images: names, classes, splits and the content of the files."""
         if name not in self._images:
             dataset = self.dataset(name)
-            total = hashlib.sha256(digest_of(listed(dataset), dataset.classes).encode())
-            for sample in listed(dataset):
-                size, _, checksum = sample.fingerprint()
-                total.update(f"{size} {checksum}\n".encode())
-            self._images[name] = total.hexdigest()[:16]
+            samples = listed(dataset)
+            listing = digest_of(samples, dataset.classes)
+            self._images[name] = digest_of_content(listing, (sample.fingerprint() for sample in samples))
         return self._images[name]
 
     def num_images(self, name: str) -> tuple[int, int]:
@@ -149,6 +147,12 @@ class Workshop:
         digest = hashlib.sha256(json.dumps(to_plain(job), sort_keys=True).encode()).hexdigest()[:8]
         return self.out / "finetune" / f"{job.scheme}_{job.network.replace('/', '-')}_{job.seed}_{digest}"
 
+    def before_folder(self, job: Tuned) -> Path:
+        """Descriptors before fine-tuning, the same for all seeds unless weights are random."""
+        slug = Source(job.dataset, job.images, job.network, job.weights, job.parameters, job.size).slug
+        seed = f"_{job.seed}" if self.weights is None else ""
+        return self.out / "features" / f"{slug}_before_{job.scheme}{seed}"
+
     def finished_run(self, job: Tuned) -> Path | None:
         """A finished run of this configuration on these images, if there is one."""
         if (self.run_folder(job) / METRICS).exists():
@@ -163,7 +167,9 @@ class Workshop:
             ):
                 try:
                     stored = configs.from_plain(configs.read(path.parent / "config.yaml")).result_part()
-                    if stored == wanted and json.loads(path.read_text())["listing"] == listing:
+                    metrics = json.loads(path.read_text())
+                    same = metrics["listing"] == listing and metrics.get("images", job.images) == job.images
+                    if stored == wanted and same:
                         return path.parent
                 except (OSError, ValueError, KeyError, TypeError):
                     continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -63,6 +63,14 @@ def digest_of(samples: Sequence[Sample], classes: Sequence[str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def digest_of_content(listing: str, fingerprints: Iterable[Sequence[int]]) -> str:
+    """Of the list and of what its files hold, however old they are."""
+    total = hashlib.sha256(listing.encode())
+    for size, _, checksum in fingerprints:
+        total.update(f"{size} {checksum}\n".encode())
+    return total.hexdigest()[:16]
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -98,12 +106,18 @@ def _is_temporary(path: Path) -> bool:
 
 
 def _check_same(folder: Path, stored: FeaturesConfig, wanted: FeaturesConfig) -> None:
-    differences = list(_differences(asdict(stored), json.loads(json.dumps(asdict(wanted)))))
+    differences = _differences(_telling(stored), json.loads(json.dumps(_telling(wanted))))
     if differences:
         raise ValueError(
             f"features: expected {folder} to hold features of this configuration, got another one: "
             f"{'; '.join(differences[:3])}; choose another folder, or remove this one."
         )
+
+
+def _telling(config: FeaturesConfig) -> dict[str, Any]:
+    """All but what the weights are called: `digest` says what they are."""
+    model = {name: value for name, value in config.model.items() if name != "weights"}
+    return {**asdict(config), "model": model}
 
 
 def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -219,6 +233,11 @@ class Features:
     def broken(self) -> dict[str, str]:
         """Names of the images that could not be read, and why."""
         return {self.entries[int(row)].name: why for about in self._headers for row, why in about["broken"].items()}
+
+    @property
+    def content(self) -> str:
+        """A digest of the images, names and content."""
+        return digest_of_content(self.config.listing, (own for about in self._headers for own in about["fingerprints"]))
 
     @property
     def time_s(self) -> float:

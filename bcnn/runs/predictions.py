@@ -47,7 +47,7 @@ def predictions_of(
 
 def to_record(prediction: Prediction) -> dict[str, Any]:
     """As JSON."""
-    record: dict[str, Any] = {"image": _text(prediction.name)}
+    record: dict[str, Any] = {"image": text_of(prediction.name)}
     if prediction.truth is not None:
         record["truth"] = prediction.truth
     record["top"] = [{"class": name, "probability": p} for name, p in prediction.top]
@@ -63,8 +63,8 @@ def to_csv(predictions: Sequence[Prediction], *, top: int = TOP) -> str:
     columns = [f"{what}{i + 1}" for i in range(top) for what in ("class", "probability")]
     writer.writerow(["image", *(["truth"] if known else []), *columns])
     for prediction in predictions:
-        values = [value for name, p in prediction.top[:top] for value in (_text(name), f"{p:.6f}")]
-        writer.writerow([_text(prediction.name), *([_text(prediction.truth or "")] if known else []), *values])
+        values = [value for name, p in prediction.top[:top] for value in (text_of(name), f"{p:.6f}")]
+        writer.writerow([text_of(prediction.name), *([text_of(prediction.truth or "")] if known else []), *values])
     return text.getvalue()
 
 
@@ -74,7 +74,7 @@ def write_predictions(predictions: Sequence[Prediction], path: Path) -> None:
         temporary.write_text(to_csv(predictions), encoding="utf-8")
 
 
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
     """A name as it is, for other programs, if it is text at all."""
     try:
         name.encode()

@@ -1,7 +1,10 @@
 """Precision of gradients."""
 
+import torch
+
 from bcnn.bench.precision import METHODS
 from bcnn.bench.regimes import REGIMES
+from bcnn.experiments.contract import Subject
 from bcnn.experiments.gradient_precision import EXPERIMENT, REAL, jobs, made_up, real
 
 
@@ -42,3 +45,11 @@ def test_what_is_not_finite_is_counted_in_the_table(lab):
     ]
     assert f"({count} of 8 not finite)" in row[2]
     assert len(tables) == len(REGIMES) + len(REAL)
+
+
+def test_made_up_matrices_keep_their_regime_in_float64():
+    """Rounded to float32, eigenvalues that are to coincide would not."""
+    (job,) = [job for job in made_up(Subject("cub", "abc", "tiny", dim=32))["rank_deficient"] if job.dtype == "float64"]
+    sigma = torch.linalg.eigvalsh(job._matrices(None))
+    gaps = (sigma[:, 1:16] - sigma[:, :15]) / sigma[:, -1:]
+    assert gaps.max() < 1e-13

@@ -1,11 +1,15 @@
 """The whole report of real measurements: page, Markdown and LaTeX, and in a real browser."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import pytest
 
 from bcnn.experiments import EXPERIMENTS
-from bcnn.experiments.report import make_document, write_report
+from bcnn.experiments.jobs.tuned import read_run, tuned
+from bcnn.experiments.report import _curves, make_document, write_report
+from bcnn.experiments.results import Results
 from tests.browser import browser_or_skip, open_page
 
 
@@ -41,12 +45,12 @@ def test_it_has_curves_confusions_times_and_configurations(lab):
 
 def test_runs_of_train_are_sections_of_their_own(lab):
     shop, _, _ = lab
-    (tuned,) = [path for path in (shop.out / "finetune").iterdir() if path.name.startswith("lyapunov_tiny_0")]
-    document = make_document([tuned])
+    (run,) = [path for path in (shop.out / "finetune").iterdir() if path.name.startswith("lyapunov_tiny_0")]
+    document = make_document([run])
     (section,) = document.sections
     assert "improved_bcnn, tiny at 32 px" in section.title
     assert [type(block).__name__ for block in section.blocks] == ["Table", "Picture", "Picture", "Details"]
-    both = make_document([shop.out, tuned])
+    both = make_document([shop.out, run])
     assert both.sections[-1].anchor == "run1"
 
 
@@ -66,3 +70,53 @@ def test_it_looks_right_in_a_browser(page, width):
         assert opened.is_as_wide_as_the_window()
         assert opened.sticking_out() == []
         assert opened.broken_images() == []
+
+
+def test_experiments_of_their_own_are_not_averaged_in_one_curve(lab):
+    _, subject, results = lab
+    both = Results()
+    both.include(results)
+    other = replace(subject, images="0" * 16)
+    both.add_subject(other, {"num_classes": 3, "num_images": 30})
+    job = tuned(subject, "bcnn")[0]
+    both.add(replace(job, images=other.images), results.get(job), 1.0)
+    for found, number in ((results, 1), (both, 2)):
+        (section,) = _curves(found)
+        assert len(section.blocks) == number
+
+
+def test_a_folder_of_folders_is_searched(lab, tmp_path):
+    shop, _, results = lab
+    (tmp_path / "sweep").mkdir()
+    shutil.copy(results.path, tmp_path / "sweep")
+    tuned_run = next((shop.out / "finetune").iterdir())
+    for place in ("sweep/finetune/one", "runs/bcnn", "alone"):  # the first is part of the sweep
+        shutil.copytree(tuned_run, tmp_path / place, ignore=shutil.ignore_patterns("*features*", "*.safetensors"))
+    document = make_document([tmp_path])
+    assert document.sections[0].anchor == "table1_normalization"
+    assert [section.anchor for section in document.sections if section.anchor.startswith("run")] == ["run1", "run2"]
+
+
+def test_files_of_others_are_not_overwritten(lab, tmp_path):
+    shop, _, _ = lab
+    (tmp_path / "README.md").write_text("# Mine\n")
+    with pytest.raises(FileExistsError, match=r"README.md to be new or an earlier report, got another file"):
+        write_report([shop.out], tmp_path / "README.html")
+    assert (tmp_path / "README.md").read_text() == "# Mine\n"
+    assert not (tmp_path / "README.html").exists()
+
+
+def test_names_that_are_no_text(lab, tmp_path):
+    """Of folders with bytes that are no UTF-8: tables of predictions write them out."""
+    shop, _, _ = lab
+    run = tmp_path / "run"
+    first = next((shop.out / "finetune").iterdir())
+    shutil.copytree(first, run, ignore=shutil.ignore_patterns("*features*", "*.safetensors"))
+    metrics = json.loads((run / "metrics.json").read_text())
+    metrics["per_class"] = {name.replace("class_0", "\udcff"): own for name, own in metrics["per_class"].items()}
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    text = (run / "predictions.csv").read_text().replace("class_0,", "\\udcff,")
+    (run / "predictions.csv").write_text(text)
+    assert "\\udcff" in text
+    assert read_run(run)[0]["accuracy"] == metrics["accuracy"]
+    assert len(write_report([run], tmp_path / "report.html")) == 3

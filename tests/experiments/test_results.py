@@ -78,7 +78,18 @@ def test_the_later_measurement_counts(tmp_path):
     one.add(JOB, {"errors": [1]}, 1.0)
     two.add(JOB, {"errors": [2]}, 1.0)
     two.add_subject(SUBJECT, {})
+    one.line(JOB)["date"] = "2000-01-01T00:00:00+00:00"
     one.include(two)
-    assert one.get(JOB) == {"errors": [2]}
+    two.include(one)
+    assert one.get(JOB) == two.get(JOB) == {"errors": [2]}
     assert one.subjects == [SUBJECT]
     assert json.loads((tmp_path / "1.jsonl").read_text())["result"] == {"errors": [1]}
+
+
+def test_a_number_counts_before_a_failure(tmp_path):
+    one, two = Results(), Results()
+    one.add(JOB, {"errors": [1]}, 1.0)
+    two.add(JOB, {"failed": "diverged"}, 1.0)
+    one.include(two)
+    two.include(one)
+    assert one.get(JOB) == two.get(JOB) == {"errors": [1]}

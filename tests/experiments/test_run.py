@@ -7,7 +7,7 @@ import torch
 
 from bcnn.errors import NonFiniteTrainingError
 from bcnn.experiments import EXPERIMENTS
-from bcnn.experiments.jobs.frozen import Frozen
+from bcnn.experiments.jobs.frozen import Frozen, source_of
 from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, read_run, tuned
 from bcnn.experiments.plan import make_plan
 from bcnn.experiments.results import FILE, Results
@@ -250,3 +250,69 @@ def test_a_run_of_something_else_is_told(lab, tmp_path):
         read_run(tmp_path)
     result, broken = read_run(folder)
     assert (result["num_broken"], broken) == (0, {})
+
+
+def test_a_tuned_network_that_is_gone_is_tuned_again(lab, tmp_path):
+    _, subject, results = lab
+    (after,) = [job for job in EXPERIMENTS["table3_newton_iterations"].jobs(subject) if job.before]
+    rest = Results()
+    rest.include(results)
+    rest.lines = {key: line for key, line in rest.lines.items() if line is not results.line(after)}
+    other = make_shop(tmp_path)  # of results alone, without run folders
+    other.data = lab[0].data
+    for finetune, expected in ((True, [after.before[0], after]), (False, [])):
+        plan = make_plan(["table3_newton_iterations"], [subject], rest, other, finetune=finetune)
+        assert [step.job for step in plan.steps if step.job is not None] == expected
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("disk gone")])
+def test_too_large_a_step_does_not_stop_the_others_but_a_full_disk_does(tmp_path, monkeypatch, error):
+    shop = make_shop(tmp_path)
+    subject = make_subject(shop)
+
+    def fail(*args):
+        raise error
+
+    if isinstance(error, MemoryError):
+        monkeypatch.setattr(Frozen, "run", fail)
+        _, failures = measure(shop, subject, ["table1_normalization"])
+        assert [failure.why for failure in failures] == ["MemoryError"] * 5
+    else:
+        monkeypatch.setattr(Results, "add", fail)
+        with pytest.raises(OSError, match="disk gone"):
+            measure(shop, subject, ["table1_normalization"])
+
+
+def test_seeds_share_what_is_described_before(tmp_path):
+    save(build_model("bcnn", backbone="tiny", weights=None, image_size=32), tmp_path / "w.safetensors")
+    shop = make_shop(tmp_path)
+    shop.weights = str(tmp_path / "w.safetensors")
+    jobs = tuned(make_subject(shop, seeds=(0, 1)), "bcnn")
+    for job in jobs:
+        assert job.run(shop)["before"] is not None
+    (folder,) = [path for path in (shop.out / "features").iterdir() if "_before_" in path.name]
+    stamps = {path.stat().st_mtime_ns for path in folder.rglob("chunk-*")}
+    assert len(stamps) == 2  # one of each split, written once
+    shop.weights = None  # drawn by the seed
+    assert len({shop.before_folder(job) for job in jobs}) == 2
+
+
+def test_runs_on_other_pictures_of_the_same_names_are_not_taken(lab, tmp_path):
+    shop, subject, _ = lab
+    job = tuned(subject, "bcnn")[0]
+    again = make_shop(shop.out.parent, reuse=[shop.out / "finetune"])
+    again.out = tmp_path
+    assert again.finished_run(job) is not None
+    assert again.finished_run(replace(job, images="0" * 16)) is None
+
+
+def test_features_are_gone_on_with_however_their_weights_are_called(tmp_path, monkeypatch):
+    save(build_model("bcnn", backbone="tiny", weights=None, image_size=32), tmp_path / "w.safetensors")
+    monkeypatch.chdir(tmp_path)
+    shop = make_shop(tmp_path)
+    for name in ("w.safetensors", str(tmp_path / "w.safetensors")):
+        shop.weights = name
+        shop._models.clear()
+        subject = make_subject(shop, weights="w.safetensors")
+        shop.describe(source_of(subject), ["bilinear"])
+    assert shop.num_missing(source_of(subject), ["bilinear"]) == 0

@@ -51,3 +51,14 @@ def test_times_are_of_all_methods_in_the_same_rounds(lab):
     assert rows["SVD"][4] == "1.00"
     i = time_job(subject).methods.index("matrix_sqrt(forward='newton_schulz', num_iters=5)")
     assert rows["5"][2] == f"{own['time_ms'][i]:.2f}"
+
+
+def test_every_method_names_its_algorithm():
+    """On a GPU the default is another one, which knows no precision."""
+    assert all("forward=" in text for text in time_job(Subject("cub", "abc", "vgg16")).methods)
+
+
+def test_times_tell_the_machine(lab):
+    _, subject, results = lab
+    (times,) = [block for block in EXPERIMENT.blocks(results, [subject]) if "time of the square root" in block.title]
+    assert results.line(time_job(subject))["versions"]["machine"] in times.title

@@ -26,3 +26,10 @@ def test_a_gap_that_another_subject_fills_is_none(lab):
     assert len(ours.rows) == len(PRESETS) + len(TUNED)
     _, alone = EXPERIMENT.blocks(results, [longer])
     assert [row[4] for row in alone.rows].count("not run") == len(TUNED)
+
+
+def test_a_gap_at_another_size_is_one(lab):
+    _, subject, results = lab
+    larger = Subject(**{**vars(subject), "size": 64})  # its tuned results are the same
+    _, ours = EXPERIMENT.blocks(results, [subject, larger])
+    assert [row[4] for row in ours.rows if row[3] == "64"] == ["not run"] * len(PRESETS)

@@ -139,3 +139,21 @@ def test_the_overview_takes_a_column_from_one_subject():
     assert rows == {"bcnn": "90.0", "lyapunov": "90.0"}
     assert first.title != second.title
     assert "weights mine" in second.title
+
+
+def test_one_seed_of_three_is_part_of_them_and_the_latest_of_equals_counts():
+    results = filled(bcnn=[result(4), result(2)])
+    first = Subject("cub", "abc", "vgg16", seeds=(0,))
+    cells = lambda subject: [Cell(("plain",), tuned(subject, "bcnn"))]  # noqa: E731
+    overview, detail = accuracy_blocks(cells, ["scheme"], size="tuned_size")(results, [first, SUBJECT])
+    assert detail.title.endswith("50 epochs, 2 seeds")
+    assert detail.rows[0][2] == "70.0 ± 14.1"
+    assert f"Ours: {detail.title}." == overview.note
+    other = Subject("cub", "def", "vgg16", seeds=(0, 1))  # all of the dataset, say
+    results.add_subject(other, {"dataset": "cub", "num_classes": 200, "num_images": 11788})
+    for job in tuned(other, "bcnn"):
+        results.add(job, result(1), 1.0)
+    overview, *details = accuracy_blocks(cells, ["scheme"])(results, [first, SUBJECT, other])
+    assert len(details) == 2
+    assert next(row for row in overview.rows if row[0] == "VGG-D (vgg16)")[3] == "90.0 ± 0.0"
+    assert overview.note == "Ours: Birds, 200 classes, 11788 images; VGG-D (vgg16) at 448 px."

@@ -75,7 +75,7 @@ class GradientErrors:
             assert self.eps is not None
             return real_matrices(shop, self.source, eps=self.eps, count=self.batch, scale=self.regime)
         assert self.dim is not None
-        return REGIMES[self.regime](self.batch, self.dim, torch.Generator().manual_seed(self.seed)).float()
+        return REGIMES[self.regime](self.batch, self.dim, torch.Generator().manual_seed(self.seed))
 
 
 def _finite(value: Any) -> Any:

@@ -27,7 +27,8 @@ def real_matrices(shop: Workshop, source: Source, *, eps: float, count: int, sca
     """
     rows = shop.stored(source, "bilinear").matrix(TRAIN)
     images = len(rows.rows)
-    wanted = {rows.num_views * (i * images // count) for i in range(min(count, images))}
+    count = min(count, images)
+    wanted = {rows.num_views * (i * images // count) for i in range(count)}
     found, at = [], 0
     for part in rows.parts():
         found += [part[i] for i in range(len(part)) if at + i in wanted]

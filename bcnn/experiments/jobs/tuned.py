@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...runs.config import RunConfig
+from ...runs.predictions import text_of
 from ...train.checkpoint import BEST
 from ...train.config import HOW, FinetuneConfig
 from ..contract import Subject
@@ -69,7 +70,7 @@ class Tuned:
         return RunConfig(
             spec=shop.data[self.dataset], backbone=self.network, weights=shop.weights, size=self.size, seed=self.seed,
             finetune=FinetuneConfig(**tuning), device=how.device, workers=how.workers, batch=how.batch,
-            strict=how.strict, **run,
+            strict=how.strict, features=str(shop.before_folder(self)), **run,
         )  # fmt: skip
 
     def run(self, shop: Workshop) -> dict[str, Any]:
@@ -135,7 +136,7 @@ def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
         metrics = json.loads((folder / METRICS).read_text())
         with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
             lines = list(csv.DictReader(file))
-        classes = {name: i for i, name in enumerate(metrics["per_class"])}
+        classes = {text_of(name): i for i, name in enumerate(metrics["per_class"])}
         tuning = metrics["finetune"]
         result = {
             "accuracy": metrics["accuracy"],
