@@ -4,7 +4,8 @@ Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchm
 
 Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench pooling|svm|extract|step: START OF A TITLE`` or
 ``all``; ``eps: BACKBONE``; ``train: NAME`` and ``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the
-comparison.csv of a run and of `bcnn compare`; ``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail.
+comparison.csv of a run and of `bcnn compare`; ``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and
+``reproduce: costs``.
 """
 
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bcnn.experiments import EXPERIMENTS
+from bcnn.experiments.report import costs
 from bcnn.experiments.results import Results
 from bcnn.files import read_csv, written_whole
 from bcnn.report import comparison, extract, finetune, matfun, pooling, step, svm
@@ -74,6 +76,8 @@ def reproduced(argument: str) -> str:
     results = Results()
     for path in sorted((ROOT / "results").glob("*/results.jsonl")):
         results.include(Results(path))
+    if argument == "costs":
+        return table_markdown(costs(results))
     blocks = EXPERIMENTS[argument].blocks(results, results.subjects)
     tables = [block for block in blocks if isinstance(block, Table) and block.title not in NOT_OURS]
     return "\n\n".join(table_markdown(table).strip() for table in tables)

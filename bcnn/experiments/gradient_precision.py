@@ -5,7 +5,7 @@ on made-up matrices with the paper's spectrum (largest eigenvalue 10^6, ridge 1)
 on pooled matrices of real images, with the ridge of `bcnn.Head` and with the paper's, 10^-6 of the largest eigenvalue.
 
 Run:      bcnn reproduce gradient_precision --data cub=PATH --networks vgg16     (--smoke: a minute)
-Cost:     see docs/reproduction.md
+Cost:     6 min on two cores, once the images are described
 Expected: experiments/paper/gradient_precision.csv, the authors' own figures
 """
 

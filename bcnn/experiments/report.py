@@ -197,6 +197,30 @@ def _confusion(results: Results, subject: Subject, own: dict[str, Any], classes:
 # --- how it was measured ----------------------------------------------------------------------------------------------
 
 
+def costs(results: Results) -> Table:
+    """What all of it took: describing images, then the measurements of an artifact, each network by itself."""
+    lines = results.lines.values()
+    described = {
+        f"{_name(line['job']['source'])}, {line['job']['pooling']}": line["result"]["time_s"]["describe"]
+        for line in lines
+        if line["job"]["kind"] == "frozen" and "time_s" in line["result"]
+    }
+    rows = [("describing images", name, "", f"{seconds / 60:.1f}", "") for name, seconds in described.items()]
+    for name, experiment in EXPERIMENTS.items():
+        for network in dict.fromkeys(subject.network for subject in results.subjects):
+            own = [subject for subject in results.subjects if subject.network == network]
+            jobs = dict.fromkeys(job for subject in own for job in experiment.jobs(subject))
+            done = [line for job in jobs if (line := results.line(job)) is not None]
+            minutes = sum(line["time_s"] for line in done if line["job"]["kind"] != "tuned") / 60
+            training = sum(line["result"].get("train_s", 0) for line in done) / 60
+            if done:
+                rows.append((name, network, f"{len(done)} of {len(jobs)}", f"{minutes:.1f}", f"{training:.1f}"))
+    return Table(
+        "Minutes", ("what", "of", "measurements", "minutes", "of training"), tuple(rows), num_labels=2,
+        note="What several artifacts need counts in each, and is done once.",
+    )  # fmt: skip
+
+
 def _times(results: Results) -> Section:
     rows = []
     for line in results.lines.values():
@@ -207,12 +231,13 @@ def _times(results: Results) -> Section:
         "Of a frozen network: normalizing, classifier and scores, features described before; of a tuned one: training."
     )
     table = Table("Seconds a measurement", ("measurement", "s", "date"), tuple(rows), note=note)
-    return Section("Times", "times", (), (table,))
+    return Section("Times", "times", (), (costs(results), table))
 
 
 def _name(job: dict[str, Any]) -> str:
     source = job.get("source") or job
-    words = [source.get("dataset"), source.get("network"), source.get("size") and f"{source['size']} px", job["kind"]]
+    words = [source.get("dataset"), source.get("network"), source.get("size") and f"{source['size']} px"]
+    words.append(job.get("kind"))
     words += [job.get("scheme"), job.get("regime"), job.get("dtype")]
     if (tuned := source.get("tuned")) is not None:
         words.append(f"after {tuned['scheme']}, seed {tuned['seed']}")

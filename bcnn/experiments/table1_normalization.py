@@ -1,7 +1,7 @@
 """Table 1: frozen networks with matrix logarithm, matrix square root, signed square root and combinations (Sec. 3.3).
 
 Run:      bcnn reproduce table1_normalization --data cub=PATH --networks vgg16,alexnet     (--smoke: a minute)
-Cost:     see docs/reproduction.md
+Cost:     on 2,734 images, two cores: 11 min with VGG-16, 7 with AlexNet, once the images are described (80 and 7 min)
 Expected: experiments/paper/table1_normalization.csv (Birds, VGG-D: 80.1, 77.9, 80.6, 81.1, 82.8)
 """
 

@@ -4,7 +4,8 @@ The paper's rows are printed as they are, fine-tuned each in its own way. Ours: 
 and what can be fine-tuned after that.
 
 Run:      bcnn reproduce table4_prior_work --data cub=PATH --networks vgg16 --no-finetune
-Cost:     see docs/reproduction.md
+Cost:     on 2,734 images, two cores: 7 min with VGG-16, once the images are described (80 min); fine-tuned, AlexNet,
+          224 pixels, 15 epochs: 13 min a run
 Expected: experiments/paper/table4_prior_work.csv (Birds, Improved B-CNN, VGG-D: 85.8)
 """
 

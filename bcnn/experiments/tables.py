@@ -22,7 +22,8 @@ NOT_RUN, NONE = "not run", "-"
 NOTE = (
     "Accuracy in percent of the test images. Interval: 95 %, Wilson's, over several seeds a bootstrap over the images. "
     "Difference: ours minus the paper's. Gain: over the first row, the paper's and ours, with the 95 % interval of a "
-    "paired bootstrap over the images, and the p-value of a paired test (McNemar's; random signs over several seeds)."
+    "paired bootstrap over the images, and the p-value of a paired test (McNemar's; random signs over several seeds). "
+    "To the best: p of the difference to the row in bold."
 )
 
 
@@ -200,13 +201,15 @@ def _texts(results: Results, cells: Sequence[Cell]) -> dict[tuple[str, ...], tup
 def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str], title: str, note: str = "") -> Table:
     """One subject and part in detail; its first cell is what gains are counted from."""
     base, values = cells[0], [measured(results, cell) for cell in cells]
-    rows = [
-        (*cell.labels, *_numbers(results, cell, own), *_gain(cell, own, base, values[0], first=cell is base))
-        for cell, own in zip(cells, values, strict=True)
-    ]
     ours = len(labels) + 1
     known = [own.accuracy if own else -1.0 for own in values]
-    best = {(known.index(max(known)), ours)} if max(known) > 0 and len(known) > 1 else set()
+    top = known.index(max(known)) if max(known) > 0 and len(known) > 1 else None
+    best = None if top is None else values[top]
+    rows = [
+        (*cell.labels, *_numbers(results, cell, own), *_gain(cell, own, base, values[0], first=cell is base),
+         _p_to(best, own))
+        for cell, own in zip(cells, values, strict=True)
+    ]  # fmt: skip
     header = (
         *labels,
         "paper",
@@ -217,9 +220,11 @@ def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str
         "gain, ours",
         "95 % interval",
         "p",
+        "p, to the best",
     )
     return Table(
-        title=title, header=header, rows=tuple(rows), num_labels=len(labels), strong=frozenset(best),
+        title=title, header=header, rows=tuple(rows), num_labels=len(labels),
+        strong=frozenset() if top is None else frozenset({(top, ours)}),
         faint=frozenset((i, ours) for i, own in enumerate(values) if own is None),
         note=f"{note} {reasons(results, cells)}".strip(),
     )  # fmt: skip
@@ -245,11 +250,18 @@ def _gain(
     gain = f"{100 * (own.accuracy - own_base.accuracy):+.1f}"
     if not _are_paired(own, own_base):
         return printed, gain, "", ""
-    p = f"{paired_p(own.right, own_base.right):.2g}"
+    p = _p_to(own_base, own)
     if np.array_equal(own.right, own_base.right):  # type: ignore[arg-type]
         return printed, gain, "", p  # a bootstrap of no differences has no width
     low, high = paired_interval(own.right, own_base.right)
     return printed, gain, f"{100 * low:+.1f} to {100 * high:+.1f}", p
+
+
+def _p_to(other: Measured | None, own: Measured | None) -> str:
+    """Of the difference to another row, where both have predictions of the same images."""
+    if own is None or other is None or own is other or not _are_paired(own, other):
+        return ""
+    return f"{paired_p(own.right, other.right):.2g}"
 
 
 def _are_paired(own: Measured, other: Measured) -> bool:

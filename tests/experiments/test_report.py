@@ -36,7 +36,13 @@ def test_it_has_curves_confusions_times_and_configurations(lab):
     document = make_document([shop.out])
     sections = {section.anchor: section for section in document.sections}
     assert list(sections)[-4:] == ["curves", "confusions", "times", "configurations"]
-    assert len(sections["times"].blocks[0].rows) == len(results.lines)
+    minutes, seconds = sections["times"].blocks
+    assert len(seconds.rows) == len(results.lines)
+    assert {row[0] for row in minutes.rows} == {"describing images", *EXPERIMENTS}
+    own = [float(row[1]) for row in seconds.rows if "cub, tiny, 32 px, frozen, bilinear > " in row[0]]
+    table1 = next(row for row in minutes.rows if row[0] == "table1_normalization")
+    assert table1[2] == "5 of 5"
+    assert 60 * float(table1[3]) <= sum(own) + 60  # rounded each
     shown = "\n".join(block.text for block in sections["configurations"].blocks)
     for line in results.lines.values():
         assert json.dumps(line["job"]) in shown

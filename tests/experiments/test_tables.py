@@ -40,12 +40,13 @@ def test_one_seed_has_wilsons_interval_and_mcnemars_test():
     base, row = table.rows
     low, high = wilson(6, 10)
     assert base[1:5] == ("50.0", "60.0 (of 2 seeds 1 not run)", f"{100 * low:.1f} to {100 * high:.1f}", "+10.0")
-    assert base[5:] == ("", "", "", "")
+    assert base[5:9] == ("", "", "", "")
     right_a = np.equal(TRUTH, result(1, shift=7)["predicted"])
     right_b = np.equal(TRUTH, result(4)["predicted"])
     low, high = paired_interval(right_a, right_b)
     assert row[5:8] == ("+10.0", "+30.0", f"{100 * low:+.1f} to {100 * high:+.1f}")
     assert float(row[8]) == pytest.approx(mcnemar(right_a, right_b), rel=0.02)
+    assert (base[9], row[9]) == (row[8], "")  # to the best, which is the second
     assert table.strong == {(1, 2)}
 
 
@@ -75,7 +76,7 @@ def test_values_without_predictions_have_no_paired_test():
     results = filled(bcnn=[result(4, before=0.5)], lyapunov=[result(1, before=0.6)])
     cells = [cell("bcnn", value="before"), cell("lyapunov", value="before")]
     table = accuracy_table(results, cells, ["scheme"], "T")
-    assert table.rows[1][6:] == ("+10.0", "", "")
+    assert table.rows[1][6:] == ("+10.0", "", "", "")
     low, high = wilson(5, 10)
     assert table.rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f}"
 
@@ -85,7 +86,7 @@ def test_other_test_images_are_not_compared():
     shorter = {**shorter, "truth": TRUTH[:9], "predicted": shorter["predicted"][:9], "num_test": 9}
     results = filled(bcnn=[result(4)], lyapunov=[shorter])
     table = accuracy_table(results, [cell("bcnn"), cell("lyapunov")], ["scheme"], "T")
-    assert table.rows[1][7:] == ("", "")
+    assert table.rows[1][7:] == ("", "", "")
 
 
 def test_the_title_says_that_it_is_a_part_of_the_dataset():
@@ -117,14 +118,14 @@ def test_certainty_is_never_claimed_for_want_of_errors():
     own = measured(results, cell("bcnn"))
     assert own.interval == wilson(10, 10)
     table = accuracy_table(results, [cell("bcnn"), cell("lyapunov")], ["scheme"], "T")
-    assert table.rows[1][6:] == ("+0.0", "", "1")
+    assert table.rows[1][6:] == ("+0.0", "", "1", "1")
 
 
 def test_images_of_other_classes_are_not_compared():
     other = {**result(1), "truth": TRUTH[1:] + TRUTH[:1]}
     results = filled(bcnn=[result(4)], lyapunov=[other])
     table = accuracy_table(results, [cell("bcnn"), cell("lyapunov")], ["scheme"], "T")
-    assert table.rows[1][7:] == ("", "")
+    assert table.rows[1][7:] == ("", "", "")
 
 
 def test_the_overview_takes_a_column_from_one_subject():
