@@ -201,7 +201,7 @@ def costs(results: Results) -> Table:
     """What all of it took: describing images, then the measurements of an artifact, each network by itself."""
     lines = results.lines.values()
     described = {
-        f"{_name(line['job']['source'])}, {line['job']['pooling']}": line["result"]["time_s"]["describe"]
+        _name(line["job"]["source"]): line["result"]["time_s"]["describe"]  # of all poolings in one pass
         for line in lines
         if line["job"]["kind"] == "frozen" and "time_s" in line["result"]
     }
