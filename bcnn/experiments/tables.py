@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import mean, stdev
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -84,9 +85,10 @@ def ours_text(results: Results, cell: Cell) -> str:
 
 
 def reasons(results: Results, cells: Sequence[Cell]) -> str:
-    """A sentence on each cell that failed."""
+    """A sentence on each cell that failed; the results have it in full."""
     said = {cell.labels: failures(results, cell) for cell in cells}
-    return " ".join(f"{', '.join(labels)}: {why[0]}" for labels, why in said.items() if why)
+    short = {labels: shorten(why[0], 150, placeholder=" ...") for labels, why in said.items() if why}
+    return " ".join(f"{', '.join(labels)}: {why}" for labels, why in short.items())
 
 
 def title_of(results: Results, subject: Subject, size: int, *, tuned: bool = False) -> str:
