@@ -107,7 +107,7 @@ def _check_smoke(context: typer.Context, specs: dict[str, str]) -> None:
     given = [f"--{name.replace('_', '-')}" for name in SMOKE_DECIDES if is_given(context, name)]
     if specs or given:
         got = ", ".join([*specs, *given])
-        raise ValueError(f"--smoke: expected no dataset, network or size, it has its own, got {got}; leave one out.")
+        raise ValueError(f"--smoke: expected no dataset, network or size, it has its own, got {got}; leave that out.")
 
 
 def _shop(specs: dict[str, str], weights: str | None, how: dict[str, Any], reuse: Sequence[Path], out: Path) -> Any:
