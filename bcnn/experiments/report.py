@@ -121,20 +121,16 @@ def _curves(results: Results) -> Iterable[Section]:
     """Held-out loss and accuracy by epoch, a line a scheme."""
     from matplotlib.figure import Figure
 
-    groups: dict[tuple[Any, ...], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[Subject, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    names = ("dataset", "images", "network", "weights", "parameters", "epochs")
     for line in results.lines.values():
         job, result = line["job"], line["result"]
         if job["kind"] == "tuned" and "history" in result:
-            key = tuple(value for name, value in job.items() if name not in ("seed", "scheme", "options"))
-            groups[key][job["scheme"]].append((job, result["history"]))
+            subject = Subject(**{name: job[name] for name in names}, tuned_size=job["size"])
+            groups[subject][job["scheme"]].append(result["history"])
     blocks = []
-    for runs in groups.values():
-        job = next(iter(runs.values()))[0][0]
-        about = results.datasets[job["dataset"], job["images"]]
-        weights = "" if job["weights"] == "default" else f", weights {job['weights']}"
-        title = f"{job['dataset']}, {about['num_images']} images; {job['network']} at {job['size']} px{weights}"
-        title += f", {job['epochs']} epochs"
-        schemes = {scheme: [history for _, history in own] for scheme, own in runs.items()}
+    for subject, schemes in groups.items():
+        title = title_of(results, subject, subject.tuned_size, tuned=True)
         figure = Figure(figsize=(9, 3.8), layout="constrained")
         for axes, what, scale in zip(figure.subplots(1, 2), ("val_loss", "val_accuracy"), (1, 100), strict=True):
             _draw(axes, schemes, what, scale)
