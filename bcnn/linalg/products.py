@@ -28,7 +28,7 @@ def symmetric_product(X: Tensor, Y: Tensor) -> Tensor:
     recorded = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
     if d < MIN_DIM_BLOCKED or recorded or torch.compiler.is_compiling():
         return X @ Y
-    batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2])
+    batch = common_batch(X.shape[:-2], Y.shape[:-2])
     if batch.numel() < 2:
         return X @ Y
     edges = [d * i // NUM_BLOCKS for i in range(NUM_BLOCKS + 1)]
@@ -38,6 +38,11 @@ def symmetric_product(X: Tensor, Y: Tensor) -> Tensor:
         product[..., start:stop, start:] = panel
         product[..., stop:, start:stop] = panel[..., :, stop - start :].mT
     return product
+
+
+def common_batch(first: torch.Size, second: torch.Size) -> torch.Size:
+    """`torch.broadcast_shapes`, which loads SymPy (a second) even where there is nothing to do."""
+    return first if first == second else torch.broadcast_shapes(first, second)
 
 
 def polynomial(coefficients: Sequence[float], M: Tensor, *, symmetric: bool = False) -> Tensor:

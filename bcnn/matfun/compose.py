@@ -23,6 +23,7 @@ from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from ..errors import SecondDerivativeError
 from ..linalg import checks, spectrum
 from ..linalg.autodiff import check_values, full_precision, should_check, to_front
+from ..linalg.products import common_batch
 from ..linalg.scaling import frobenius, norm
 from .backward import BACKWARDS
 from .contract import ForwardState, SpectralFunction
@@ -78,7 +79,7 @@ def _with_exponent(who: str, S: Tensor, p: Any) -> tuple[Tensor, Tensor]:
         raise TypeError(f"{who}: expected `p` to be a number or a floating-point tensor, got {p!r}.")
     p = torch.as_tensor(p, dtype=S.dtype, device=S.device)
     try:
-        batch = torch.broadcast_shapes(S.shape[:-2], p.shape)
+        batch = common_batch(S.shape[:-2], p.shape)
     except RuntimeError:
         raise ValueError(
             f"{who}: expected `p` to broadcast with the leading dimensions of `A`, {tuple(S.shape[:-2])}, "

@@ -1,5 +1,7 @@
 """`bcnn bench svm`: agreement with LinearSVC, the files it writes, the table made from them."""
 
+import os
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +12,12 @@ from bcnn.files import read_csv
 from bcnn.report import svm as report
 
 
-def test_quick_run_writes_what_it_prints(tmp_path):
+def test_a_contender_has_a_process_of_its_own():
+    assert svm._apart(os.getpid) != os.getpid()
+
+
+def test_quick_run_writes_what_it_prints(tmp_path, monkeypatch):
+    monkeypatch.setattr(svm, "_apart", lambda function, *arguments: function(*arguments))  # a start takes seconds
     result = CliRunner().invoke(app, ["bench", "svm", "--quick", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     (path,) = tmp_path.glob("svm_*.csv")

@@ -282,7 +282,7 @@ ITERATIVE = [p for p in ALL_PAIRS if not FORWARDS[p[1]].basis and p[2] in ("lyap
 
 
 # Compiling takes seconds, and the other way to store or to solve is the same for all forwards.
-OTHER_WAYS = {"unrolled": {"store": False}, "lyapunov": {"solver": "iterative"}}
+OTHER_WAYS = {"unrolled": {"store": False}, "lyapunov": {"solver": "iterative", "solver_iters": 4}}
 COMPILED = [(*pair, {}) for pair in ITERATIVE]
 COMPILED += [(*pair, OTHER_WAYS[pair[2]]) for pair in ITERATIVE if pair[1] == "newton_schulz"]
 

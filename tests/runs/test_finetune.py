@@ -4,8 +4,10 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
 from bcnn.data.contract import TEST, TRAIN, Sample
@@ -48,16 +50,38 @@ def plain(pictures, tmp_path_factory):
     return out, result
 
 
-def test_a_tiny_network_learns_textures(tmp_path):
-    tuning = FinetuneConfig(epochs=15, lr=0.05, val_share=0.2)
-    config = config_for("textures,per_class=20", tuning, preset=("improved_bcnn",), size=64)
-    (result,) = run(config, tmp_path)
-    before = result.metrics["finetune"]["before"]["accuracy"]
-    assert before < 0.18
-    assert result.metrics["accuracy"] >= 0.20  # of 14 classes; without fine-tuning 16 %
+def draw_waves(path, label, seed, *, side=32, classes=6):
+    """Red and blue waves in noise; how far the one lies behind the other tells the class, and nothing else does."""
+    random = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:side, :side]
+    turn, phase = random.uniform(-1, 1), random.uniform(0, 2 * np.pi)
+    red = 2 * np.pi * 5 * (np.cos(turn) * rows + np.sin(turn) * columns) / side + phase
+    blue = red + 2 * np.pi * label / classes
+    pixels = 60 * np.stack([np.sin(red), random.normal(size=red.shape), np.sin(blue)], -1)
+    pixels += 128 + random.normal(0, 40, pixels.shape)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
+
+
+def test_a_tiny_network_learns(tmp_path):
+    """Six classes that random filters tell apart badly.
+
+    Seeds 0 to 3, on AVX2 and without vector instructions: 26 to 37 % before, 88 to 100 % after eight epochs.
+    """
+    seed = 0
+    for label in range(6):
+        for split, count in ((TRAIN, 24), (TEST, 20)):
+            for i in range(count):
+                draw_waves(tmp_path / "waves" / split / str(label) / f"{i}.png", label, seed := seed + 1)
+    tuning = FinetuneConfig(epochs=10, lr=0.2, val_share=0.2)
+    options = {"preset": ("improved_bcnn",), "flips": False}  # a flip would turn the lag round
+    config = config_for(tmp_path / "waves", tuning, **options)
+    (result,) = run(config, tmp_path / "run")
+    assert result.metrics["finetune"]["before"]["accuracy"] < 0.47
+    assert result.metrics["accuracy"] > 0.75
     history = result.metrics["finetune"]["history"]
-    assert history[-1]["train_loss"] < history[1]["train_loss"]
-    assert history[-1]["val_loss"] < history[0]["val_loss"]
+    assert history[-1]["train_loss"] < 0.7 * history[1]["train_loss"]
+    assert history[-1]["val_loss"] < 0.9 * history[0]["val_loss"]
 
 
 def test_everything_is_in_the_run_folder(plain):

@@ -1,17 +1,20 @@
 """The command is killed, told to stop, shared by processes: the same weights in the end."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 from safetensors.torch import load_file
 
 from bcnn.files import read_csv
+from bcnn.train.source import Pixels
 from tests.features.images import picture_folder
+from tests.processes import Running, run, run_team, slowly
 from tests.train.tasks import assert_same
 
 OPTIONS = [
@@ -20,12 +23,8 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-def command(spec: Path, out: Path, *options: str, launcher: tuple[str, ...] = ()) -> list[str]:
-    return [sys.executable, *launcher, "-m", "bcnn", "train", str(spec), "--out", str(out), *OPTIONS, *options]
-
-
-def run(*arguments, launcher: tuple[str, ...] = (), **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments, launcher=launcher), capture_output=True, text=True, **options)
+def command(spec: Path, out: Path, *options: str) -> list[str]:
+    return ["train", str(spec), "--out", str(out), *OPTIONS, *options]
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +35,13 @@ def pictures(tmp_path_factory):
 @pytest.fixture(scope="module")
 def whole(pictures, tmp_path_factory):
     out = tmp_path_factory.mktemp("whole") / "run"
-    result = run(pictures, out)
+    result = run(*command(pictures, out))
     assert result.returncode == 0, result.stderr
     assert "fine-tuned, epoch" in result.stdout
     return out
 
 
-def interrupt(process: subprocess.Popen[str], out: Path, number: int) -> None:
+def interrupt(process: Running, out: Path, number: int) -> None:
     """After the fifth epoch, somewhere within one."""
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
@@ -64,17 +63,17 @@ def same_results(first: Path, second: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
 def test_interrupted_and_given_again(pictures, whole, tmp_path, number):
     out = tmp_path / "run"
-    process = subprocess.Popen(command(pictures, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Running(*command(pictures, out), before=partial(slowly, 0.03))
     interrupt(process, out, number)
-    _, said = process.communicate()
+    ended = process.wait()
     if number == signal.SIGKILL:
-        assert process.returncode == -number
+        assert ended.returncode == -number
     else:
-        assert process.returncode == 128 + number, said
-        assert "stopped and saved" in said
-        assert "Traceback" not in said
+        assert ended.returncode == 128 + number, ended.stderr
+        assert "stopped and saved" in ended.stderr
+        assert "Traceback" not in ended.stderr
     assert not (out / "metrics.json").exists()
-    again = run(pictures, out, "--resume")
+    again = run(*command(pictures, out, "--resume"))
     assert again.returncode == 0, again.stderr
     same_results(whole, out)
 
@@ -85,21 +84,28 @@ MORE = ("--epochs", "4", "--batch-size", "5")  # shares of three and two images
 @pytest.fixture(scope="module")
 def alone(pictures, tmp_path_factory):
     out = tmp_path_factory.mktemp("alone") / "run"
-    assert run(pictures, out, *MORE).returncode == 0
+    assert run(*command(pictures, out, *MORE)).returncode == 0
     return out
 
 
-TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+def by_torchrun(arguments):
+    leader, other = run_team(*arguments)
+    assert other.returncode == 0, other.stderr
+    assert other.stdout == ""  # one of them speaks
+    return leader
 
 
-@pytest.mark.parametrize(
-    ("launcher", "options"), [(TORCHRUN, ()), ((), ("--devices", "2"))], ids=["torchrun", "devices"]
-)
-def test_two_processes_have_the_losses_of_one(pictures, alone, tmp_path, launcher, options):
+def by_itself(arguments):
+    """From nothing, as a user would start it."""
+    return subprocess.run([sys.executable, "-m", "bcnn", *arguments, "--devices", "2"], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("launch", [by_torchrun, by_itself])
+def test_two_processes_have_the_losses_of_one(pictures, alone, tmp_path, launch):
     out = tmp_path / "run"
-    result = run(pictures, out, *MORE, *options, launcher=launcher, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    result = launch(command(pictures, out, *MORE))
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("fine-tuned, epoch") == 1  # one of them speaks
+    assert result.stdout.count("fine-tuned, epoch") == 1
     found, expected = ([float(row["loss"]) for row in read_csv(folder / "steps.csv")] for folder in (out, alone))
     assert len(found) == len(expected) == 4 * 4
     assert found == pytest.approx(expected, rel=1e-4)
@@ -107,47 +113,27 @@ def test_two_processes_have_the_losses_of_one(pictures, alone, tmp_path, launche
         assert float(ours["val_loss"]) == pytest.approx(float(theirs["val_loss"]), rel=1e-4)
 
 
-SPOILER = """
-import sys
-import torch.distributed as dist
-from bcnn.train.source import Pixels
+def spoil():
+    """Two batches of the first process are not finite."""
+    original = Pixels.batches
 
-original = Pixels.batches
+    def batches(self, items, sizes):
+        for number, values in enumerate(original(self, items, sizes)):
+            if number in (1, 4) and len(items) > 8 and dist.get_rank() == 0:
+                values[0, 0, 0, 0] = float("nan")
+            yield values
 
-def batches(self, items, sizes):
-    for number, values in enumerate(original(self, items, sizes)):
-        if number in (1, 4) and len(items) > 8 and dist.get_rank() == 0:
-            values[0, 0, 0, 0] = float("nan")
-        yield values
-
-Pixels.batches = batches
-from bcnn.cli import main
-main()
-"""
+    Pixels.batches = batches
 
 
 def test_what_is_not_finite_in_one_process_is_skipped_by_all(pictures, tmp_path):
     """The first process meets it, in a part of its share; both go on, and end with the same weights."""
-    script = tmp_path / "spoiler.py"
-    script.write_text(SPOILER)
     out = tmp_path / "run"
-    arguments = [
-        "train",
-        str(pictures),
-        "--out",
-        str(out),
-        *OPTIONS,
-        "--epochs",
-        "2",
-        "--batch-size",
-        "5",
-        "--batch",
-        "2",
-    ]
-    command = [sys.executable, *TORCHRUN, str(script), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert result.returncode == 0, result.stderr
-    assert "STEPS SKIPPED" in result.stdout
+    options = ("--epochs", "2", "--batch-size", "5", "--batch", "2")
+    leader, other = run_team(*command(pictures, out, *options), before=spoil)
+    assert (leader.returncode, other.returncode) == (0, 0), leader.stderr + other.stderr
+    assert "STEPS SKIPPED" in leader.stdout
+    assert other.stdout == ""
     events = read_csv(out / "nonfinite.csv")
     assert events
     assert {event["layer"] for event in events} == {"the input"}
@@ -159,9 +145,10 @@ def test_what_is_not_finite_in_one_process_is_skipped_by_all(pictures, tmp_path)
 
 
 def test_a_network_beyond_rescue_ends_all_processes(pictures, tmp_path):
-    result = run(pictures, tmp_path / "run", "--lr", "1e30", "--devices", "2", "--batch", "2", timeout=240)
-    assert result.returncode == 2
-    said = [line for line in result.stderr.splitlines() if line.startswith("bcnn: finetune: ")]
-    assert len([line for line in said if "skipped" not in line]) == 1  # one of them speaks
-    assert "The weights are" in result.stderr
-    assert "Traceback" not in result.stderr
+    team = run_team(*command(pictures, tmp_path / "run", "--lr", "1e30", "--batch", "2"))
+    assert [member.returncode for member in team] == [2, 2]
+    said = "".join(member.stderr for member in team)
+    lines = [line for line in said.splitlines() if line.startswith("bcnn: finetune: ")]
+    assert len([line for line in lines if "skipped" not in line]) == 1  # one of them speaks
+    assert "The weights are" in said
+    assert "Traceback" not in said

