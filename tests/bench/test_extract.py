@@ -1,9 +1,12 @@
 """The benchmark of extraction runs and tells speed and memory."""
 
+import pytest
+
 from bcnn.bench.extract import Settings, quick, run, to_records
 from bcnn.report import extract as report
 
 
+@pytest.mark.slow
 def test_quick_run(tmp_path):
     heard = []
     settings = quick(Settings(spec="textures,per_class=2"))

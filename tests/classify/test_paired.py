@@ -43,7 +43,7 @@ def test_p_over_seeds_is_scipys_permutation_test(shares):
     a, b = methods(seeds=3, shares=shares)
     expected = stats.permutation_test(
         (a, b),
-        lambda x, y: np.mean(x - y),
+        lambda x, y, axis: np.mean(x - y, axis),
         permutation_type="samples",
         n_resamples=20_000,
         rng=np.random.default_rng(1),

@@ -16,6 +16,7 @@ from bcnn.features.folder import Features
 from tests.features.images import picture_folder
 from tests.processes import Running, run, slowly
 
+pytestmark = pytest.mark.slow
 OPTIONS = ["--backbone", "tiny", "--weights", "none", "--size", "32", "--preset", "bcnn", "--batch", "2"]
 
 

@@ -17,6 +17,7 @@ from tests.features.images import picture_folder
 from tests.processes import Running, run, run_team, slowly
 from tests.train.tasks import assert_same
 
+pytestmark = pytest.mark.slow
 OPTIONS = [
     "--backbone", "tiny", "--weights", "none", "--size", "32", "--preset", "bcnn", "--finetune", "--epochs", "20",
     "--lr", "0.05", "--batch-size", "6", "--val-share", "0.25", "--on-nonfinite", "skip",
@@ -63,7 +64,7 @@ def same_results(first: Path, second: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
 def test_interrupted_and_given_again(pictures, whole, tmp_path, number):
     out = tmp_path / "run"
-    process = Running(*command(pictures, out), before=partial(slowly, 0.03))
+    process = Running(*command(pictures, out), before=partial(slowly, 0.01))
     interrupt(process, out, number)
     ended = process.wait()
     if number == signal.SIGKILL:

@@ -94,24 +94,29 @@ def test_two_runs_are_the_same_to_the_last_bit(dataset, tmp_path):
     assert_same(last_weights(tmp_path / "a"), last_weights(tmp_path / "b"))
 
 
+@pytest.fixture(scope="module", params=[0.0, 10.0], ids=["saved every step", "saved every epoch"])
+def uninterrupted(request, dataset, tmp_path_factory):
+    """A training that came to its end: its configuration, task and result."""
+    config = replace(CONFIG, checkpoint_minutes=request.param)
+    whole = task_on(dataset, tmp_path_factory.mktemp("whole"), config=config)
+    return config, whole, run(whole)
+
+
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 7, 9])
-@pytest.mark.parametrize("minutes", [0.0, 10.0], ids=["saved every step", "saved every epoch"])
-def test_interrupted_anywhere_it_ends_at_the_same_weights(dataset, tmp_path, steps, minutes):
-    config = replace(CONFIG, checkpoint_minutes=minutes)
-    whole = task_on(dataset, tmp_path / "whole", config=config)
-    first = run(whole)
+def test_interrupted_anywhere_it_ends_at_the_same_weights(uninterrupted, dataset, tmp_path, steps):
+    config, whole, first = uninterrupted
     with pytest.raises(EnoughError):
         run(task_on(dataset, tmp_path / "torn", config=config), tick=stop_after(steps))
     torn = task_on(dataset, tmp_path / "torn", config=config)
     second = run(torn)
     assert second.num_sessions == 2
-    assert_same(last_weights(tmp_path / "whole"), last_weights(tmp_path / "torn"))
+    assert_same(last_weights(whole.folder), last_weights(tmp_path / "torn"))
     assert_same(weights_of(whole.model), weights_of(torn.model))
     assert first.best_epoch == second.best_epoch
     timed = ("time_s", "wait_s")
     histories = [[{k: v for k, v in r.items() if k not in timed} for r in p.history] for p in (first, second)]
     assert histories[0] == histories[1]
-    assert read_csv(tmp_path / "whole" / "steps.csv") == read_csv(tmp_path / "torn" / "steps.csv")
+    assert read_csv(whole.folder / "steps.csv") == read_csv(tmp_path / "torn" / "steps.csv")
 
 
 def test_a_torn_line_of_the_log_is_no_obstacle(dataset, tmp_path):

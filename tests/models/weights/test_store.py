@@ -147,6 +147,7 @@ def counting_downloads(index):
     fetch._download = counted
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_convert_once(kept, index, tmp_path):
     hooks = [partial(counting_downloads, tmp_path / name) for name in ("one", "other")]
     processes = [Running("weights", "fetch", "test", before=hook) for hook in hooks]
