@@ -95,7 +95,7 @@ def _meeting_point(size: int) -> Iterator[dict[str, str]]:
 
 
 def _main(words: list[str], said: list[Path], env: dict[str, str], before: Callable[[], object] | None) -> None:
-    from bcnn.cli import main
+    import bcnn.__main__ as command
 
     for stream, path in zip((sys.stdout, sys.stderr), said, strict=True):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -105,4 +105,5 @@ def _main(words: list[str], said: list[Path], env: dict[str, str], before: Calla
     sys.argv = words
     if before is not None:
         before()
-    main()
+    sys.modules["__main__"] = command  # for what starts the same command again
+    command.main()

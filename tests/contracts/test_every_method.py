@@ -34,10 +34,14 @@ from ..helpers import (
 pytestmark = pytest.mark.filterwarnings("ignore::bcnn.errors.GradientExceptionWarning")
 
 
-def few(forward):
+def few(forward, lower=0.3):
     """Options for few steps, where convergence is not the point."""
     return (
-        {"lower": 0.3} if "lower" in FORWARDS[forward].options else {} if FORWARDS[forward].basis else {"num_iters": 3}
+        {"lower": lower}
+        if "lower" in FORWARDS[forward].options
+        else {}
+        if FORWARDS[forward].basis
+        else {"num_iters": 3}
     )
 
 
@@ -170,12 +174,12 @@ def test_gradient_agrees_with_the_block_formula(function, forward, backward):
 
 @pytest.mark.parametrize(("function", "forward", "backward"), EXACT_PAIRS)
 def test_gradcheck(function, forward, backward):
-    A = spd(2, d=4, cond=10).requires_grad_()
+    A = spd(d=4, cond=10).requires_grad_()
     assert torch.autograd.gradcheck(call(function, forward, backward), (A,))
 
 
 @pytest.mark.parametrize(("function", "forward", "backward"), [p for p in EXACT_PAIRS if p[2] != "svd"])
-@pytest.mark.parametrize("spectrum", [[2.0] * 4, [1.0, 1.0, 3.0, 3.0], [1.0, 1.0 + 1e-9, 2.0, 2.0]])
+@pytest.mark.parametrize("spectrum", [[2.0] * 3, [1.0, 3.0, 3.0], [1.0, 1.0 + 1e-9, 2.0]])
 def test_gradcheck_on_repeated_eigenvalues(function, forward, backward, spectrum):
     A = with_spectrum(spectrum).requires_grad_()
     assert torch.autograd.gradcheck(call(function, forward, backward), (A,))
@@ -289,7 +293,7 @@ COMPILED += [(*pair, OTHER_WAYS[pair[2]]) for pair in ITERATIVE if pair[1] == "n
 
 @pytest.mark.parametrize(("function", "forward", "backward", "options"), COMPILED)
 def test_compiles_without_graph_breaks(function, forward, backward, options):
-    f = call(function, forward, backward, **options, **few(forward))
+    f = call(function, forward, backward, **options, **few(forward, lower=0.7))
     A, G = spd(2, d=5), random_like(spd(2, d=5))
     torch._dynamo.reset()
     compiled = torch.compile(f, fullgraph=True, backend="aot_eager")

@@ -62,8 +62,8 @@ def test_equals_the_thick_path(name, kind, share):
 @pytest.mark.parametrize("kind", ["usual", "dead channel", "repeated location", "black", "equal eigenvalues"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradient_matches_finite_differences(name, kind):
-    X = edge_cases()[kind][:2].requires_grad_()
-    ridge = torch.tensor([0.1, 2.0], dtype=torch.float64, requires_grad=True)
+    X = edge_cases()[kind][:1].requires_grad_()
+    ridge = torch.tensor([0.1], dtype=torch.float64, requires_grad=True)
     p = P.clone().requires_grad_()
     assert torch.autograd.gradcheck(partial(thin, name), (X, ridge, p))
 

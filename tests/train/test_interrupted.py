@@ -1,8 +1,6 @@
 """The command is killed, told to stop, shared by processes: the same weights in the end."""
 
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -97,8 +95,7 @@ def by_torchrun(arguments):
 
 
 def by_itself(arguments):
-    """From nothing, as a user would start it."""
-    return subprocess.run([sys.executable, "-m", "bcnn", *arguments, "--devices", "2"], capture_output=True, text=True)
+    return run(*arguments, "--devices", "2")
 
 
 @pytest.mark.parametrize("launch", [by_torchrun, by_itself])
