@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-network test-timm smoke lint format bench clean
+.PHONY: demo test test-portable test-network test-timm smoke lint format bench clean
 
 # Real weights from the package index, real photographs out of a dependency: three presets side by side, then a
 # prediction on a piece of a photograph that training has not seen.
@@ -20,6 +20,10 @@ demo: $(READY)
 # As many workers as there are cores, at most two.
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --maxprocesses 2 --dist worksteal
+
+# The numerical tests with other instructions, other numbers of threads, and other work beside them.
+test-portable: $(READY)
+	$(BIN)/python -m tests.portable
 
 # Fetches all weights that the package index has, about 160 MB.
 test-network: $(READY)
@@ -49,15 +53,20 @@ bench: $(READY)
 	$(BIN)/bcnn bench extract --out runs/bench
 	$(BIN)/bcnn bench step --out runs/bench
 
+# Twice quiet: errors are shown, pip's warnings are not.
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable
+
 $(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
-	touch $@
+	@echo "Setting up $(VENV): torch, scikit-learn, Lightning Fabric, matplotlib and the tools for tests, a few minutes"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP_INSTALL) ".[dev]"
+	@touch $@
 
 $(VENV)-timm/.ready: pyproject.toml constraints.txt
-	test -x $(VENV)-timm/bin/python || $(PYTHON) -m venv $(VENV)-timm
-	$(VENV)-timm/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,timm]"
-	touch $@
+	@echo "Setting up $(VENV)-timm: the same with timm and torchvision, a few minutes"
+	@test -x $(VENV)-timm/bin/python || $(PYTHON) -m venv $(VENV)-timm
+	@$(VENV)-timm/bin/python $(PIP_INSTALL) ".[dev,timm]"
+	@touch $@
 
 clean:
 	rm -rf $(VENV) $(VENV)-timm runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 # The workers of pytest-xdist share the cores; a test that needs more threads asks for them.
-torch.set_num_threads(1)
+NUM_THREADS = int(os.environ["OMP_NUM_THREADS"])
+torch.set_num_threads(NUM_THREADS)
 
 
 def pytest_collection_modifyitems(items):
@@ -30,7 +31,7 @@ def _seed() -> None:
 def two_threads():
     torch.set_num_threads(2)
     yield
-    torch.set_num_threads(1)
+    torch.set_num_threads(NUM_THREADS)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -36,13 +36,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::bcnn.errors.GradientExceptionWa
 
 def few(forward, lower=0.3):
     """Options for few steps, where convergence is not the point."""
-    return (
-        {"lower": lower}
-        if "lower" in FORWARDS[forward].options
-        else {}
-        if FORWARDS[forward].basis
-        else {"num_iters": 3}
-    )
+    if "lower" in FORWARDS[forward].options:
+        return {"lower": lower}
+    return {} if FORWARDS[forward].basis else {"num_iters": 3}
 
 
 def test_the_lists_cover_the_registries():
