@@ -18,8 +18,8 @@ torch.set_num_threads(NUM_THREADS)
 
 
 def pytest_collection_modifyitems(items):
-    """The long ones first: what waits for processes must not wait at the end, alone."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """The long ones first, lest they be waited for; then those that share `lab`, so that one worker has them all."""
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, "lab" not in item.fixturenames))
 
 
 @pytest.fixture(autouse=True)

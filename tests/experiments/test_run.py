@@ -178,7 +178,6 @@ def test_without_fine_tuning_only_runs_that_are_there_count(lab, tmp_path):
     assert [step.seconds for step in plan.steps] == [0.0] * 2  # two schemes: to be read only
 
 
-@pytest.mark.slow
 def test_runs_of_the_same_configuration_are_found_and_others_are_not(lab):
     shop, subject, results = lab
     job = tuned(subject, "lyapunov")[0]
