@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .errors import ClampedSpectrumWarning as ClampedSpectrumWarning
     from .errors import ConvergenceError as ConvergenceError
     from .errors import GradientExceptionWarning as GradientExceptionWarning
+    from .errors import NoisySpectrumWarning as NoisySpectrumWarning
     from .errors import NotConvergedWarning as NotConvergedWarning
     from .errors import NotFiniteError as NotFiniteError
     from .errors import NotPositiveDefiniteError as NotPositiveDefiniteError
@@ -45,8 +46,9 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "classify.estimator": ("Classifier",),
     "errors": (
-        "ClampedSpectrumWarning", "ConvergenceError", "GradientExceptionWarning", "NotConvergedWarning",
-        "NotFiniteError", "NotPositiveDefiniteError", "PrecisionFallbackWarning", "SecondDerivativeError",
+        "ClampedSpectrumWarning", "ConvergenceError", "GradientExceptionWarning", "NoisySpectrumWarning",
+        "NotConvergedWarning", "NotFiniteError", "NotPositiveDefiniteError", "PrecisionFallbackWarning",
+        "SecondDerivativeError",
     ),
     "matfun.compose": ("MatrixFunctionInfo",),
     "matfun.functions.logm": ("logm",),

@@ -34,6 +34,10 @@ class ClampedSpectrumWarning(RuntimeWarning):
     """Eigenvalues below the working precision were raised so that the function is defined."""
 
 
+class NoisySpectrumWarning(RuntimeWarning):
+    """Eigenvalues that cannot be told from zero become large in the result."""
+
+
 class NotConvergedWarning(RuntimeWarning):
     """An iteration stopped before it met its tolerance."""
 

@@ -6,7 +6,8 @@ Both work under autocast, `torch.func` and `torch.compile`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from threading import Lock
 from typing import Any
 
 import torch
@@ -14,17 +15,95 @@ from torch import Tensor
 
 
 def full_precision(A: Tensor) -> AbstractContextManager[Any]:
-    """An island where autocast does not turn products into bfloat16."""
-    device = A.device.type
-    if torch.is_autocast_enabled(device):
-        return torch.autocast(device, enabled=False)
-    return nullcontext()
+    """An island where products of float32 are computed in float32: neither autocast's bfloat16 nor TensorFloat-32.
+
+    Under `torch.compile` the process's own setting of TensorFloat-32 holds, which the compiler cannot change.
+    """
+    islands: list[AbstractContextManager[Any]] = []
+    if A.device.type != "meta" and torch.is_autocast_enabled(A.device.type):
+        islands.append(torch.autocast(A.device.type, enabled=False))
+    if not torch.compiler.is_compiling() and not products_are_full():
+        islands.append(_FULL_PRODUCTS)
+    if len(islands) == 2:
+        both = ExitStack()
+        for island in islands:
+            both.enter_context(island)
+        return both
+    return islands[0] if islands else nullcontext()
+
+
+def products_are_full() -> bool:
+    """Whether nobody has asked PyTorch for faster, coarser products of float32 (`set_float32_matmul_precision`)."""
+    try:
+        return torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # set for one backend and not for another
+        return False
+
+
+def may_be_replayed_coarsely(A: Tensor) -> bool:
+    """Whether autograd, which runs later, might repeat products of this graph in a lower precision."""
+    return A.device.type != "cpu" or _FULL_PRODUCTS.anybody
+
+
+class _FullProducts:
+    """Full products while anybody is inside: the setting belongs to the whole process, so that threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._num_inside = 0
+        self._before: list[str] = []
+
+    @property
+    def anybody(self) -> bool:
+        """Whether somebody is inside."""
+        return self._num_inside > 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._num_inside == 0:
+                self._before = _read_precision()
+                _write_precision(["ieee"] * len(self._before))
+            self._num_inside += 1
+
+    def __exit__(self, *_: Any) -> None:
+        with self._lock:
+            self._num_inside -= 1
+            if self._num_inside == 0:
+                _write_precision(self._before)
+
+
+_FULL_PRODUCTS = _FullProducts()
+# Each has a setting of its own since torch 2.9; before, there is one for all.
+_BACKENDS = [
+    backend.matmul
+    for backend in (torch.backends.cuda, torch.backends.mkldnn)
+    if hasattr(getattr(backend, "matmul", None), "fp32_precision")
+]
+
+
+def _read_precision() -> list[str]:
+    if not _BACKENDS:  # before torch 2.9
+        return [torch.get_float32_matmul_precision()]
+    return [backend.fp32_precision for backend in _BACKENDS]
+
+
+def _write_precision(values: list[str]) -> None:
+    if not _BACKENDS:
+        torch.set_float32_matmul_precision({"ieee": "highest"}.get(values[0], values[0]))
+    for backend, value in zip(_BACKENDS, values, strict=False):
+        backend.fp32_precision = value
 
 
 def should_check(check: bool | None, A: Tensor) -> bool:
-    if torch.compiler.is_compiling():
+    """Whether to look at values: never where there are none, or where the looking would be recorded."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or A.device.type == "meta" or _is_fake(A):
         return False
     return A.device.type == "cpu" if check is None else check
+
+
+def _is_fake(A: Tensor) -> bool:
+    """Whether it is a tensor of an export, without numbers; asked of the name, for the import takes a second."""
+    return any(kind.__name__ == "FakeTensor" for kind in type(A).__mro__)
 
 
 def check_values(check: Callable[..., None], *tensors: Tensor) -> None:

@@ -90,10 +90,15 @@ def check_factorable(who: str, A: Tensor, *, definite: bool, tolerance: float) -
         raise not_positive_definite(who, bad, low, hint)
 
 
-def check_converged(who: str, Z: Tensor) -> None:
-    """Raise if an iteration ended in infinite or NaN entries."""
+def check_result(who: str, is_decomposition: bool, Z: Tensor) -> None:
+    """Raise if the result has infinite or NaN entries: of an iteration that diverged, or of numbers too large."""
     bad = ~_largest(Z).isfinite()
     if bad.any():
+        if is_decomposition:
+            raise NotFiniteError(
+                f"{who}: expected a result within the range of {Z.dtype}, got infinite entries in {_count(bad)}; "
+                "pass float64, scale `A` down, or take an exponent nearer to 0."
+            )
         raise ConvergenceError(
             f"{who}: the iteration ended in infinite or NaN entries in {_count(bad)}; "
             "raise `eps` in the pooling layer, take fewer steps or a larger `lower`, or use forward='eigen'."

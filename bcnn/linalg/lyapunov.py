@@ -3,7 +3,8 @@ r"""Solvers of the Lyapunov equation Z X + X Z = Q for symmetric positive (semi-
 Paper: Eq. (6), with X = dL/dA and Q = dL/dZ; Eq. (7) is `kronecker`.
 Where Z is singular the equation has no solution for a general Q. `eigen` then returns zero between two null vectors,
 which is the part that no feature matrix X with A = X X^T / n can see, and the exact solution elsewhere; `iterative` the
-same to within a few percent, since rounding noise in place of zeros converges in part; the others refuse.
+same to within some percent in float32 and some thousandths in float64, since rounding noise in place of zeros
+converges in part; the others refuse.
 
 Legend: Z the matrix square root (..., d, d); Q the right side; U, r eigenvectors and eigenvalues of Z.
 """
@@ -84,16 +85,16 @@ def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_l
         Z: roots, shape (..., d, d).
         Q: right sides, shape (..., d, d).
         solver_iters: this many steps of the paper's polynomial (3x - x^3) / 2, as the authors' code does; None takes
-            the minimax polynomials of `linalg.minimax`, as many as the range needs, and then mends what a null
-            space spoils (two more products).
-        solver_lower: least eigenvalue of Z over s, the square root of `lower` in `minimax`; default sqrt(eps).
+            the minimax polynomials of `linalg.minimax`, as many as the range needs.
+        solver_lower: least eigenvalue of Z over s, the square root of `lower` in `minimax`. By default four times the
+            square root of a unit of rounding, at least 1e-6, and what a null space spoils is mended (seven products).
     """
     a2 = Z @ Z
     s = frobenius(a2).sqrt()
     a, q, a2 = Z / s, Q / s, a2 / s**2
     eps = torch.finfo(Z.dtype).eps
     if solver_iters is None:
-        steps = schedule((solver_lower or eps**0.5) ** 2, None, 4 * eps)
+        steps = schedule((solver_lower or max(4 * eps**0.5, 1e-6)) ** 2, None, 4 * eps)
     else:
         steps = (NEWTON_SCHULZ,) * solver_iters
     for i, c in enumerate(steps):
@@ -109,13 +110,19 @@ def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_l
         q = q @ P + a @ off
         q = (q + q.mT) / 2
         a = a @ P
-    if solver_iters is not None:
+    if solver_iters is not None or solver_lower is not None:
         return q / 2
-    # sign(Z) is the projector on the range of Z, N the one on its null space. There sign is 0 and not 1, so that q is
-    # half of what it should be between range and null space, and meaningless within the null space.
+    # Without a promise of `solver_lower`, Z may have a null space. There a is d, small, instead of 1, and q_ij is
+    # Q_ij (a_i + a_j) / (z_i + z_j): too small between range and null space, meaningless within the null space. With M
+    # the square of the projector I - a, m = (1 - d)^2, the factor (1 + m_i) (1 + m_j) (1 - m_i m_j)^2 / 2 is right to
+    # the second order of d: 1/2, 1 - d and 0 in the three blocks.
     N = -add_to_diagonal(a, -1.0)
-    qN = q @ N
-    return (q + qN + qN.mT - 3 * (N @ qN)) / 2
+    M = N @ N
+    q = q + M @ q
+    q = (q + q @ M) / 2
+    for _ in range(2):
+        q = q - M @ q @ M
+    return q
 
 
 SOLVERS = {"eigen": eigen, "bartels_stewart": bartels_stewart, "kronecker": kronecker, "iterative": iterative}

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from .autodiff import full_precision, may_be_replayed_coarsely
 
 NUM_BLOCKS = 4
 MIN_DIM_BLOCKED = 256
@@ -25,19 +28,59 @@ def symmetric_product(X: Tensor, Y: Tensor) -> Tensor:
     gain) take the plain product.
     """
     d = X.shape[-2]
-    recorded = torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
-    if d < MIN_DIM_BLOCKED or recorded or torch.compiler.is_compiling():
-        return X @ Y
+    if d < MIN_DIM_BLOCKED or torch.compiler.is_compiling() or _is_recorded(X, Y):
+        return product(X, Y)
     batch = common_batch(X.shape[:-2], Y.shape[:-2])
     if batch.numel() < 2:
         return X @ Y
     edges = [d * i // NUM_BLOCKS for i in range(NUM_BLOCKS + 1)]
-    product = X.new_empty(*batch, d, d)
+    result = X.new_empty(*batch, d, d)
     for start, stop in pairwise(edges):
         panel = X[..., start:stop, :] @ Y[..., :, start:]  # (..., stop - start, d - start)
-        product[..., start:stop, start:] = panel
-        product[..., stop:, start:stop] = panel[..., :, stop - start :].mT
-    return product
+        result[..., start:stop, start:] = panel
+        result[..., stop:, start:stop] = panel[..., :, stop - start :].mT
+    return result
+
+
+def product(X: Tensor, Y: Tensor) -> Tensor:
+    """``X @ Y``, the products of its derivatives in full precision as well, whenever autograd comes to them."""
+    if torch.compiler.is_compiling() or not may_be_replayed_coarsely(X) or not _is_recorded(X, Y):
+        return X @ Y
+    result: Tensor = _Product.apply(X, Y)
+    return result
+
+
+def _is_recorded(X: Tensor, Y: Tensor) -> bool:
+    return torch.is_grad_enabled() and (X.requires_grad or Y.requires_grad)
+
+
+class _Product(torch.autograd.Function):
+    """A product of two batches of the same shape that stays in full precision backwards, to every order."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(X: Tensor, Y: Tensor) -> Tensor:
+        with full_precision(X):
+            return X @ Y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        X, Y = ctx.saved_tensors
+        grad_X = _Product.apply(grad, Y.mT) if ctx.needs_input_grad[0] else None
+        grad_Y = _Product.apply(X.mT, grad) if ctx.needs_input_grad[1] else None
+        return grad_X, grad_Y
+
+    @staticmethod
+    def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None) -> Tensor:
+        X, Y = ctx.saved_tensors
+        parts = [_Product.apply(*pair) for pair in ((dX, Y), (X, dY)) if pair[0] is not None and pair[1] is not None]
+        return sum(parts[1:], parts[0])
 
 
 def common_batch(first: torch.Size, second: torch.Size) -> torch.Size:
@@ -47,11 +90,11 @@ def common_batch(first: torch.Size, second: torch.Size) -> torch.Size:
 
 def polynomial(coefficients: Sequence[float], M: Tensor, *, symmetric: bool = False) -> Tensor:
     """``c_0 I + c_1 M + c_2 M^2 + ...`` by Horner's rule; len(coefficients) - 2 products, `symmetric` if M is."""
-    product = symmetric_product if symmetric else torch.matmul
+    times = symmetric_product if symmetric else product
     *rest, last = coefficients
     total = add_to_diagonal(last * M, rest[-1])
     for c in reversed(rest[:-1]):
-        total = add_to_diagonal(product(total, M), c)
+        total = add_to_diagonal(times(total, M), c)
     return total
 
 

@@ -17,6 +17,10 @@ from torch import Tensor
 
 def norm(A: Tensor) -> Tensor:
     """``||A||_F``, shape (..., 1, 1), without squaring entries that would overflow or underflow."""
+    if A.requires_grad and torch.is_grad_enabled():  # torch's own norm fails in the third derivative
+        size = _nonzero(A.detach().abs().amax((-2, -1), keepdim=True))
+        squares = (A / size).square().sum((-2, -1), keepdim=True)
+        return torch.where(squares > 0, _nonzero(squares).sqrt(), torch.zeros_like(squares)) * size
     if A.dtype == torch.float32:  # its squares and their sum fit into float64
         return torch.linalg.vector_norm(A, dim=(-2, -1), keepdim=True, dtype=torch.float64).to(A.dtype)
     size = _nonzero(A.detach().abs().amax((-2, -1), keepdim=True))

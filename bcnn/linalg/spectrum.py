@@ -43,6 +43,11 @@ def svd(A: Tensor) -> tuple[Tensor, Tensor]:
     return S * sign, U
 
 
+def widest(A: Tensor) -> torch.dtype:
+    """The precision for spectra: float64, and A's own on devices that have none (MPS)."""
+    return A.dtype if A.device.type == "mps" else torch.float64
+
+
 def compose(U: Tensor, values: Tensor) -> Tensor:
     """``U diag(values) U^T``, in the precision of `U`."""
     return symmetric_product(U * values.to(U.dtype)[..., None, :], U.mT)

@@ -12,6 +12,7 @@ Legend: A symmetric matrices (..., d, d); Z = f(A); grad_Z = dL/dZ; X = dL/dA; p
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -63,8 +64,8 @@ def matrix_function(
         if function.dg_dp is not None:
             S, exponent = _with_exponent(function.wrapper, S, p)
         Z, steps = _run(plan, S, exponent)
-        if check and not plan.method.basis:
-            check_values(partial(checks.check_converged, function.wrapper), Z)
+        if check:
+            check_values(partial(checks.check_result, function.wrapper, plan.method.basis), Z)
         Z_out = Z.to(A.dtype)
         if not return_info:
             return Z_out
@@ -74,10 +75,12 @@ def matrix_function(
 
 
 def _with_exponent(who: str, S: Tensor, p: Any) -> tuple[Tensor, Tensor]:
-    """A and p with the same leading dimensions, p in the precision of A."""
+    """A and p with the same leading dimensions, p in the precision that spectra have."""
     if not isinstance(p, Tensor | float | int) or (isinstance(p, Tensor) and not p.is_floating_point()):
         raise TypeError(f"{who}: expected `p` to be a number or a floating-point tensor, got {p!r}.")
-    p = torch.as_tensor(p, dtype=S.dtype, device=S.device)
+    if not isinstance(p, Tensor) and not math.isfinite(p):
+        raise ValueError(f"{who}: expected a finite `p`, got {p!r}.")
+    p = torch.as_tensor(p, dtype=spectrum.widest(S), device=S.device)
     try:
         batch = common_batch(S.shape[:-2], p.shape)
     except RuntimeError:
@@ -90,6 +93,11 @@ def _with_exponent(who: str, S: Tensor, p: Any) -> tuple[Tensor, Tensor]:
 
 def _run(plan: Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None]:
     if plan.keep_graph:
+        if not plan.method.second_in_float32 and S.dtype != torch.float64 and not torch.compiler.is_compiling():
+            S = _FirstOnly.apply(S, plan)
+        state = plan.algorithm(S, plan.function.at(p))
+        return state.Z, state.steps
+    if torch.jit.is_tracing():  # what it records is to run without Python, so without a gradient of ours
         state = plan.algorithm(S, plan.function.at(p))
         return state.Z, state.steps
     function = _Apply if torch.compiler.is_compiling() else _ApplyTransformable
@@ -103,6 +111,8 @@ def _check_input(plan: Plan, tolerance: float, A: Tensor, S: Tensor) -> None:
     checks.check_symmetric(who, A.to(S.dtype), S, eps=torch.finfo(A.dtype).eps)
     if not plan.method.basis:  # a decomposition looks at its own spectrum
         checks.check_factorable(who, S, definite=plan.method.needs_definite, tolerance=tolerance)
+        if plan.method.check is not None:
+            plan.method.check(who, S, **plan.forward_options)
 
 
 # --- autograd ---------------------------------------------------------------------------------------------------------
@@ -155,7 +165,7 @@ class _ApplyTransformable(_Apply):
                 dZ = dZ + _derivative(A, p, Z, U, sigma, (dA + dA.mT) / 2, ctx.plan)
             if dp is not None:
                 plan = ctx.plan._replace(rule=_along_exponent, second=False)
-                dZ = dZ + _derivative(A, p, Z, U, sigma, dp[..., None, None].expand_as(Z), plan)
+                dZ = dZ + _derivative(A, p, Z, U, sigma, dp.to(Z.dtype)[..., None, None].expand_as(Z), plan)
         return dZ, *(None for _ in ctx.plan.method.fields[1:])
 
     @staticmethod
@@ -233,11 +243,12 @@ def _refuse_second(plan: Plan) -> None:
     if plan.second:
         return
     name = plan.function.wrapper
-    pairs = dict.fromkeys(b for _, b in available_pairs(plan.function.name) if BACKWARDS[b].second)
-    remedy = f"use backward={' or '.join(map(repr, pairs))}" if pairs else f"no rule of {name} has them but 'unrolled'"
+    rules = dict.fromkeys(b for _, b in available_pairs(plan.function.name))
+    remedies = [f"backward={b!r}" for b in rules if BACKWARDS[b].second]
+    remedies += ["backward='unrolled' with store=True" for b in rules if BACKWARDS[b].needs_iteration]
+    remedy = f"use {' or '.join(remedies)}" if remedies else f"no rule of {name} has them"
     raise SecondDerivativeError(
-        f"{name}: second derivatives are not available with backward={plan.backward!r}; {remedy}, or 'unrolled' with "
-        "store=True."
+        f"{name}: second derivatives are not available with backward={plan.backward!r}; {remedy}."
     )
 
 
@@ -254,6 +265,62 @@ def _refuse_forward_mode(plan: Plan) -> None:
             f"{plan.function.wrapper}: forward-mode over forward-mode is not supported; "
             "use torch.func.hessian (forward over reverse) or jacrev(jacrev(...))."
         )
+
+
+class _FirstOnly(torch.autograd.Function):
+    """A itself, at the head of a graph whose second derivative rounding would spoil: that one is refused."""
+
+    @staticmethod
+    def forward(A: Tensor, plan: Plan) -> Tensor:
+        return A.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.plan = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _Last.apply(grad, ctx.plan), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], x: Tensor, plan: Plan) -> tuple[Tensor, int | None]:
+        return _FirstOnly.apply(x, plan), in_dims[0]
+
+    @staticmethod
+    def jvp(ctx: Any, dA: Tensor, _: Any) -> Tensor:
+        _refuse_forward_mode(ctx.plan._replace(self_adjoint=True))
+        return dA.clone()
+
+
+class _Last(torch.autograd.Function):
+    """A gradient that has no derivative."""
+
+    @staticmethod
+    def forward(grad: Tensor, plan: Plan) -> Tensor:
+        return grad.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.plan = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        raise _spoilt(ctx.plan)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], x: Tensor, plan: Plan) -> tuple[Tensor, int | None]:
+        return _Last.apply(x, plan), in_dims[0]
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise _spoilt(ctx.plan)
+
+
+def _spoilt(plan: Plan) -> SecondDerivativeError:
+    return SecondDerivativeError(
+        f"{plan.function.wrapper}: second derivatives of this iteration's steps are spoilt by rounding in float32; "
+        "pass float64, or use backward='lyapunov' (sqrtm), whose derivatives are right to every order."
+    )
 
 
 def _along_exponent(state: ForwardState, Q: Tensor, f: SpectralFunction) -> Tensor:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -46,6 +47,8 @@ class SpectralFunction:
     precision: str = "standard"
     dg_dp: Callable[[Tensor, Tensor], Tensor] | None = None
     p: Tensor | None = None
+    # The rounding unit of A as the caller gave it, before half precision became float32; set where a plan is made.
+    unit: float = torch.finfo(torch.float32).eps
 
     def at(self, p: Tensor | None) -> SpectralFunction:
         """The same function with its exponent bound."""
@@ -70,6 +73,9 @@ class ForwardMethod:
     basis: bool = False  # leaves U and sigma; else `steps`
     needs_definite: bool = False  # refuses singular matrices
     for_accelerators: bool = False  # products alone, and as exact as a decomposition: "auto" off the CPU
+    second_in_float32: bool = True  # whether the second derivative of its steps is right in float32
+    # Its own check of the values of A, given who asks and the method's options; raises in words.
+    check: Callable[..., None] | None = None
     options: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +37,7 @@ class Plan(NamedTuple):
     second: bool  # whether derivatives of the rule are right
     backward: str  # its name, for errors
     keep_graph: bool  # whether autograd records the algorithm itself
+    forward_options: dict[str, Any]  # bound to the algorithm
     self_adjoint: bool  # whether the rule is its own transpose, and so gives forward-mode derivatives as well
 
 
@@ -81,19 +83,21 @@ def make_plan(
     )
     if torch.compiler.is_compiling() or not plain:  # a tensor or a callable must not be kept alive by a cache
         make = _make_plan.__wrapped__
-    return make(function, A.device.type, A.shape[-1], forward, backward, tolerance, **options)
+    return make(function, A.device.type, A.dtype, A.shape[-1], forward, backward, tolerance, **options)
 
 
 @functools.lru_cache(maxsize=256, typed=True)
 def _make_plan(
     function: SpectralFunction,
     device: str,
+    dtype: torch.dtype,
     d: int,
     forward: str,
     backward: str,
     tolerance: float | None,
     **options: Any,
 ) -> Plan:
+    function = replace(function, unit=torch.finfo(dtype).eps)
     forward, backward = resolve_auto(function.name, device, d, forward, backward)
     method, rule = _lookup(function, forward, backward)
     _check_options(function.wrapper, options, forward, method, backward, rule)
@@ -109,7 +113,9 @@ def _make_plan(
         if "scale" in method.options:
             rule_options["scaled_by"] = forward_options.get("scale", DEFAULT_SCALE)
     bound: Rule = functools.partial(rule.fn, **rule_options)
-    return Plan(function, method, algorithm, bound, rule.second, backward, keep_graph, not rule.needs_iteration)
+    return Plan(
+        function, method, algorithm, bound, rule.second, backward, keep_graph, forward_options, not rule.needs_iteration
+    )
 
 
 def _lookup(function: SpectralFunction, forward: str, backward: str) -> tuple[ForwardMethod, BackwardRule]:

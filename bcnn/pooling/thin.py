@@ -66,7 +66,7 @@ def thin_matrix_function(f: SpectralFunction, X: Tensor, ridge: Tensor, p: Tenso
     """
     exponent = None
     if f.dg_dp is not None:
-        exponent = torch.as_tensor(p, dtype=X.dtype, device=X.device).expand(X.shape[:-2])
+        exponent = torch.as_tensor(p, dtype=spectrum.widest(X), device=X.device).expand(X.shape[:-2])
     with full_precision(X):
         Z: Tensor = _Thin.apply(X, ridge, exponent, f)[0]
     return Z
@@ -82,8 +82,7 @@ class _Spectrum(NamedTuple):
 
 
 def _spectrum(f: SpectralFunction, s: Tensor, ridge: Tensor, p: Tensor | None) -> _Spectrum:
-    ridge = ridge.double()[..., None]
-    p = None if p is None else p.double()
+    ridge = ridge.to(s.dtype)[..., None]
     a = torch.cat([ridge, s.clamp_min(0) + ridge], -1)
     K = f.divided_difference(a, p, torch.finfo(a.dtype).eps)
     return _Spectrum(a, K, K[..., 0, 1:], p)
@@ -94,7 +93,7 @@ class _Thin(torch.autograd.Function):
 
     @staticmethod
     def forward(X: Tensor, ridge: Tensor, p: Tensor | None, f: SpectralFunction) -> tuple[Tensor, ...]:
-        X64 = X.double()
+        X64 = X.to(spectrum.widest(X))
         s, V = spectrum.eigh(X64.mT @ X64)
         small = _spectrum(f, s, ridge, p)
         Y = X64 @ V  # in float64, so that its small columns have their digits, too
@@ -148,13 +147,13 @@ class _ThinDerivative(torch.autograd.Function):
         D = _second_differences(f, s, small)
         inner = QY * small.h.to(Y.dtype)[..., None, :] + Y @ (D.to(Y.dtype) * T)
         grad_X = 2 * inner @ V.mT
-        trace_Q = grad_Z.diagonal(dim1=-2, dim2=-1).sum(-1).double()
-        T_ii = T.diagonal(dim1=-2, dim2=-1).double()
+        trace_Q = grad_Z.diagonal(dim1=-2, dim2=-1).sum(-1).to(s.dtype)
+        T_ii = T.diagonal(dim1=-2, dim2=-1).to(s.dtype)
         grad_ridge = _trace_against(f.dg, trace_Q, T_ii, small)
         grad_p = torch.zeros_like(grad_ridge)
         if f.dg_dp is not None:
             grad_p = _trace_against(f.dg_dp, trace_Q, T_ii, small)
-        return grad_X, grad_ridge.to(ridge.dtype), grad_p.to(Y.dtype)
+        return grad_X, grad_ridge.to(ridge.dtype), grad_p if p is None else grad_p.to(p.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -79,7 +79,7 @@ def test_any_leading_dimensions_equal_a_loop(function, forward, batch):
 @pytest.mark.parametrize(("function", "forward"), ALL_FORWARDS)
 def test_batch_large_enough_for_threads_and_blocks_equals_a_loop(function, forward, two_threads):
     A = spd(2, d=257, cond=10)  # beyond the limits of side_by_side and symmetric_product, and odd
-    f = call(function, forward, **few(forward))
+    f = call(function, forward, check=False, **few(forward))
     assert relative_error(f(A), torch.stack([f(a) for a in A])) < 1e-11
 
 
@@ -263,7 +263,8 @@ def test_second_derivatives_are_right_or_refused(function, forward, backward):
         assert torch.allclose(hessian, again, rtol=1e-6, atol=1e-8)
         return
     (X,) = torch.autograd.grad(f(A).sum(), A, create_graph=True)  # dL/dZ constant: the path through A alone
-    with pytest.raises(bcnn.SecondDerivativeError, match=f"backward={backward!r}.*unrolled"):
+    remedy = "no rule of powm has them" if function == "power" else "use .*unrolled"
+    with pytest.raises(bcnn.SecondDerivativeError, match=f"backward={backward!r}; {remedy}"):
         X.sum().backward()
     with pytest.raises(bcnn.SecondDerivativeError):
         torch.func.jacfwd(torch.func.jacfwd(lambda A: (f(A) ** 3).sum()))(A.detach())
@@ -289,7 +290,7 @@ COMPILED += [(*pair, OTHER_WAYS[pair[2]]) for pair in ITERATIVE if pair[1] == "n
 
 @pytest.mark.parametrize(("function", "forward", "backward", "options"), COMPILED)
 def test_compiles_without_graph_breaks(function, forward, backward, options):
-    f = call(function, forward, backward, **options, **few(forward, lower=0.7))
+    f = call(function, forward, backward, check=False, **options, **few(forward, lower=0.7))
     A, G = spd(2, d=5), random_like(spd(2, d=5))
     torch._dynamo.reset()
     compiled = torch.compile(f, fullgraph=True, backend="aot_eager")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import bcnn
 from bcnn.pooling.head import PRESETS, Head, describe, make_config
@@ -326,3 +327,48 @@ def test_config_is_plain_data():
 def test_bad_options_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         Head(**arguments)
+
+
+def test_what_a_head_knows_of_the_spectrum_saves_products_and_error():
+    """On an accelerator; run here on the CPU with the methods that it would take."""
+    from bcnn.pooling.head import least_eigenvalue, methods_for
+
+    features = relu_features(2, 512, 28, 28, dtype=torch.float32)
+    config = Head("improved_bcnn").config
+    A = bcnn.bilinear_pool(features, eps=config.eps)
+    lower = least_eigenvalue(config, 512)
+    spectrum = torch.linalg.eigvalsh(A.double())
+    assert lower <= (spectrum.amin(-1) / torch.linalg.matrix_norm(A.double())).min()
+    known = methods_for(bcnn.MatrixSqrt(), "cuda", A, lower)
+    assert set(known) == {"lower", "solver_lower"}
+    assert methods_for(bcnn.MatrixSqrt(), "cpu", A, lower) == {"precision": "high"}
+    assert methods_for(bcnn.MatrixSqrt(), "cuda", A[:, :8, :8], lower) == {}  # eigh is as fast there
+    assert methods_for(bcnn.MatrixSqrt(forward="eigen"), "cuda", A, lower) == {}
+
+    G = torch.randn(A.shape, dtype=torch.float64)
+    G = G + G.mT
+    exact = A.double().requires_grad_()
+    Z = bcnn.sqrtm(exact)
+    (X,) = torch.autograd.grad(Z, exact, G)
+    counts, errors = [], []
+    for options in ({}, known):
+        leaf = A.clone().requires_grad_()
+        with Products() as products:
+            root = bcnn.sqrtm(leaf, forward="minimax", solver="iterative", check=False, **options)
+            (gradient,) = torch.autograd.grad(root, leaf, G.float())
+        counts.append(products.count)
+        errors.append([float((a - b).norm() / b.norm()) for a, b in ((root, Z), (gradient, X))])
+    assert counts[1] < 0.75 * counts[0]
+    assert errors[1][0] < min(errors[0][0], 1e-5)
+    assert errors[1][1] < min(errors[0][1], 1e-4)
+
+
+class Products(TorchDispatchMode):
+    """Counts products, as whole ones."""
+
+    count = 0.0
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        if op in (torch.ops.aten.bmm.default, torch.ops.aten.mm.default):
+            self.count += args[0].shape[-2] * args[0].shape[-1] * args[1].shape[-1] / 512**3
+        return op(*args, **(kwargs or {}))

@@ -32,7 +32,7 @@ def loewner(state: ForwardState, grad_Z: Tensor, f: SpectralFunction) -> Tensor:
     """
     U, sigma, eps = state.U, state.sigma, torch.finfo(state.A.dtype).eps
     if U is None or sigma is None:
-        sigma, U = spectrum.eigh(state.A.double())
+        sigma, U = spectrum.eigh(state.A.to(spectrum.widest(state.A)))
         sigma = torch.maximum(sigma, f.floor(sigma, f.p, eps))
         U = U.to(state.A.dtype)
     return spectrum.weigh_in_basis(U, grad_Z, f.divided_difference(sigma, f.p, eps).to(U.dtype))

@@ -55,7 +55,7 @@ def svd_gradient(state: ForwardState, grad_Z: Tensor, f: SpectralFunction, *, ke
     assert state.U is not None
     assert state.sigma is not None
     U, sigma = state.U, state.sigma.to(state.U.dtype)
-    g, dg = f.g(sigma, f.p), f.dg(sigma, f.p)
+    g, dg = f.g(sigma, f.p).to(U.dtype), f.dg(sigma, f.p).to(U.dtype)
     grad_U = ((grad_Z + grad_Z.mT) @ U) * g[..., None, :]  # Eq. (3), left
     grad_sigma = dg * (U * (grad_Z @ U)).sum(-2)  # Eq. (3), right: the diagonal of g'(Sigma) U^T grad_Z U
     difference = sigma[..., :, None] - sigma[..., None, :]

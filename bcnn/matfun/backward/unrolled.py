@@ -35,8 +35,9 @@ def unrolled(
     Paper: Sec. 4, "computing the gradients by unrolling the iteration ... would allow the subsequent layers to adapt
     to the errors of the iterative method".
     Valid: every iterative forward, converged or not; a mu or schedule computed from A counts as a constant. Through the
-    scale the map is not self-adjoint, so forward-mode derivatives need ``store=True``. There autograd replays products:
-    call ``backward()`` outside autocast, as PyTorch advises anyway; ``store=False`` is safe inside as well.
+    scale the map is not self-adjoint, so forward-mode derivatives need ``store=True``. There autograd replays
+    products: call ``backward()`` outside autocast, as PyTorch advises anyway; ``store=False`` is safe inside as well.
+    TensorFloat-32 is kept out of the products, but not out of the derivative of a Cholesky factor (`denman_beavers`).
     Cost: three products for each one of the forward; memory independent of the number of steps.
 
     Args:

@@ -11,9 +11,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...errors import ClampedSpectrumWarning
+from ...errors import ClampedSpectrumWarning, NoisySpectrumWarning
 from ...linalg import checks, spectrum
 from ..contract import ForwardState, SpectralFunction
+
+# What rounding leaves of a zero may become this much of the largest eigenvalue of the result without a warning.
+LARGEST_NOISE = 0.01
 
 
 def eigen(A: Tensor, f: SpectralFunction, *, precision: str = "auto", tolerance: float | None = None) -> ForwardState:
@@ -44,16 +47,16 @@ def spectral(
 ) -> ForwardState:
     """The part that `eigen` and `svd` share: precision, domain, and composition."""
     high = (f.precision if precision == "auto" else precision) == "high"
-    sigma, U = decompose(A.double() if high else A)
+    sigma, U = decompose(A.to(spectrum.widest(A)) if high else A)
     floor = f.floor(sigma, f.p, torch.finfo(A.dtype).eps)  # (..., 1)
     if tolerance is not None and A.numel():
-        _check_domain(f, sigma, floor, tolerance=tolerance)
+        _check_domain(f, sigma, floor, tolerance=tolerance, unit=torch.finfo(A.dtype).eps)
     sigma = torch.maximum(sigma, floor)
     U = U.to(A.dtype)
     return ForwardState(A, spectrum.compose(U, f.g(sigma, f.p)), U, sigma)
 
 
-def _check_domain(f: SpectralFunction, sigma: Tensor, floor: Tensor, *, tolerance: float) -> None:
+def _check_domain(f: SpectralFunction, sigma: Tensor, floor: Tensor, *, tolerance: float, unit: float) -> None:
     checks.check_spectrum(f.wrapper, sigma, tolerance=tolerance)
     floor = floor.expand_as(sigma[..., :1])
     checks.check_nonzero(f.wrapper, sigma, where=floor[..., 0] > 0)
@@ -63,5 +66,24 @@ def _check_domain(f: SpectralFunction, sigma: Tensor, floor: Tensor, *, toleranc
             f"{f.wrapper}: {clamped} of {sigma.numel()} eigenvalues lie below the rounding of A and were raised to it; "
             "raise `eps` in the pooling layer to decide their value yourself.",
             ClampedSpectrumWarning,
+            stacklevel=2,
+        )
+    _warn_of_noise(f, sigma, unit)
+
+
+def _warn_of_noise(f: SpectralFunction, sigma: Tensor, unit: float) -> None:
+    """A small exponent makes much of what rounding has left in the place of zeros."""
+    if f.p is None:
+        return
+    within = spectrum.NULL_UNITS * unit  # of the largest eigenvalue
+    grows = (f.p > 0) & (within**f.p > LARGEST_NOISE)
+    noise = grows[..., None] & (sigma > 0) & (sigma <= within * sigma.amax(-1, keepdim=True))
+    if noise.any():
+        size = float((within ** f.p.expand(sigma.shape[:-1])[noise.any(-1)]).max())
+        warnings.warn(
+            f"{f.wrapper}: {int(noise.sum())} of {sigma.numel()} eigenvalues lie within the rounding of A; raised to "
+            f"the power p they are up to {size:.1g} of the largest, and the gradient takes them for zero. Raise `eps` "
+            "in the pooling layer, or pass float64.",
+            NoisySpectrumWarning,
             stacklevel=2,
         )

@@ -6,10 +6,12 @@ Legend: A positive definite matrices (..., d, d); s a bound of their largest eig
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...linalg.checks import not_positive_definite
 from ...linalg.products import add_to_diagonal, polynomial
 from ...linalg.scaling import DEFAULT_SCALE, scale_of
 from ..contract import ForwardState, SpectralFunction
@@ -34,8 +36,9 @@ def inverse_scaling_squaring(
     .. math:: \log A = \log(s) I + 2^k \log\big((A/s)^{1/2^k}\big), \qquad \log(I - X) = -\sum_j X^j / j
 
     Paper: the identity and the Taylor series at the end of Sec. 2.2; the roots are those of `minimax`.
-    Valid: eigenvalues in [lower, 1] times the scale. The k roots cost k bits, and small eigenvalues lose more in the
-    first root: in float32 expect 1e-5 to 1e-4 at condition number 10^6, "eigen" gives 1e-7.
+    Valid: eigenvalues in [lower, 1] times the scale, which is checked where values may be looked at. The k roots cost k
+    bits, and small eigenvalues lose more in the first root: in float32 expect 1e-5 to 1e-4 at condition number 10^6,
+    "eigen" gives 1e-7.
     Cost: k square roots of falling price and one product a term of the series.
 
     Args:
@@ -65,6 +68,21 @@ def inverse_scaling_squaring(
     Z = polynomial(series, add_to_diagonal(-B, 1.0)) * 2.0**k
     eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     return ForwardState(A, Z + s.log() * eye, steps=torch.tensor(steps))
+
+
+def check_range(
+    who: str, A: Tensor, *, lower: float | None = None, scale: str | Tensor = DEFAULT_SCALE, **_: Any
+) -> None:
+    """Raise if an eigenvalue lies below `lower` times the scale, where the result would be meaningless."""
+    if A.numel() == 0:
+        return
+    least = lower or torch.finfo(A.dtype).eps
+    shifted = add_to_diagonal(A / scale_of(A, scale), -least / 2)  # half of it is left to rounding
+    bad = torch.linalg.cholesky_ex(shifted).info != 0
+    if bad.any():
+        hint = f" This method covers eigenvalues from {least:.1e} of the scale: pass a smaller `lower`, float64, or "
+        low = torch.linalg.eigvalsh(A[bad].double()).min().item()
+        raise not_positive_definite(who, bad, low, hint + "forward='eigen'.")
 
 
 def _roots_for(lower: float, radius: float) -> int:

@@ -14,6 +14,10 @@ from ..contract import ForwardState, SpectralFunction
 from .newton_schulz import coupled_iteration
 from .stopping import check_steps
 
+# The range that is covered by default ends at this many rounding units, and for half precision at one unit of its own.
+# Further down, what rounding has left in the place of a zero would be blown up, without bound where it is negative.
+LOWER_UNITS = 16.0
+
 
 def minimax(
     A: Tensor,
@@ -40,18 +44,18 @@ def minimax(
         num_iters: at most so many steps; the range is then the widest that so many steps cover. Default: no limit.
         tol: largest relative error of an eigenvalue of the root; default four units of rounding.
         lower: least eigenvalue over the scale, which the ridge of the pooling layer gives for free (eps / ||A||_F);
-            default one unit of rounding of the precision.
+            default 16 units of rounding of the precision, or one of A's if that is half precision.
         scale: as in `newton_schulz`.
     """
     s = scale_of(A, scale)
+    lower = lower or max(LOWER_UNITS * torch.finfo(A.dtype).eps, f.unit)
     Y, steps = coupled_iteration(A / s, polynomials_for("minimax", A.dtype, num_iters, tol, lower))
     return ForwardState(A, Y * s.sqrt(), steps=steps)
 
 
 def polynomials_for(
-    who: str, dtype: torch.dtype, num_iters: int | None, tol: float | None, lower: float | None
+    who: str, dtype: torch.dtype, num_iters: int | None, tol: float | None, lower: float
 ) -> tuple[Polynomial, ...]:
-    """The schedule for the options as given, with the defaults of the precision."""
+    """The schedule for the options as given, with the default tolerance of the precision."""
     check_steps(who, num_iters, tol)
-    eps = torch.finfo(dtype).eps
-    return tuple(schedule(lower or eps, num_iters, tol or 4 * eps))
+    return tuple(schedule(lower, num_iters, tol or 4 * torch.finfo(dtype).eps))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.minimax import NEWTON_SCHULZ, Polynomial
-from ...linalg.products import polynomial, symmetric_product
+from ...linalg.products import polynomial, product, symmetric_product
 from ...linalg.scaling import DEFAULT_SCALE, scale_of
 from ..contract import ForwardState, SpectralFunction
 from .stopping import Stopping, resolve_steps
@@ -67,13 +67,13 @@ def coupled_iteration(
     Y, Z, steps = A, None, 0
     for steps, c in enumerate(polynomials, start=1):
         last = steps == len(polynomials)
-        M = Y if Z is None else Z @ Y
+        M = Y if Z is None else product(Z, Y)
         P = polynomial(c, M, symmetric=Z is None)
-        previous, Y = Y, symmetric_product(Y, P) if Z is None or last else Y @ P
+        previous, Y = Y, symmetric_product(Y, P) if Z is None or last else product(Y, P)
         if stopping is not None and stopping.reached(Y, previous):
             break
         if not last:  # the last Z is not needed
-            Z = P if Z is None else P @ Z
+            Z = P if Z is None else product(P, Z)
     else:
         if stopping is not None:
             stopping.not_reached()

@@ -62,8 +62,9 @@ def logm(
     .. math:: Z = \log(A) = U \log(\Sigma) U^T
 
     Paper: Sec. 2.1 and the end of Sec. 2.2; accuracy in Table 1.
-    Valid: positive definite A. Eigenvalues below the rounding of A (eps of its dtype times the largest) are raised to
-    it by "eigen" and "svd", with one warning that counts them; a zero or indefinite matrix is an error.
+    Valid: positive definite A. Eigenvalues below the rounding of A (one unit of its dtype, of float32 for half
+    precision, times the largest) are raised to it by "eigen" and "svd", with one warning that counts them; a zero or
+    indefinite matrix is an error.
     Cost: one eigh in float64 and one product forward, four products backward.
 
     Args:

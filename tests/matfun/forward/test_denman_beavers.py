@@ -10,6 +10,7 @@ from ...helpers import relative_error, spd, with_spectrum
 
 def test_unscaled_is_the_printed_iteration():
     A = spd(2)
+    A = A / torch.linalg.matrix_norm(A, keepdim=True)
     Y, Z = A, torch.eye(6, dtype=A.dtype).expand_as(A)
     for _ in range(4):
         Y, Z = (Y + Z.inverse()) / 2, (Z + Y.inverse()) / 2
@@ -37,6 +38,15 @@ def test_without_checks_a_singular_matrix_gives_nan_and_not_a_wrong_result():
     assert Z[1].isnan().all()
 
 
-def test_no_iterations_are_the_matrix_itself():
+def test_no_iterations_are_the_matrix_itself_up_to_scale():
     A = spd()
-    assert torch.equal(bcnn.sqrtm(A, forward="denman_beavers", num_iters=0), (A + A.mT) / 2)
+    expected = A / torch.linalg.matrix_norm(A).sqrt()
+    assert relative_error(bcnn.sqrtm(A, forward="denman_beavers", num_iters=0), expected) < 1e-15
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("unit", [1e-30, 1e-12, 1e12, 1e30])
+def test_the_number_of_steps_does_not_depend_on_the_unit(unit, scaled):
+    A = unit * torch.eye(3, dtype=torch.float64)
+    expected = unit**0.5 * torch.eye(3, dtype=torch.float64)
+    assert relative_error(bcnn.sqrtm(A, forward="denman_beavers", scaled=scaled), expected) < 1e-12
