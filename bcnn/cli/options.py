@@ -23,7 +23,14 @@ WeightsName = Annotated[
 Layer = Annotated[str | None, typer.Option(help="Where to cut the network.", show_default="the usual place")]
 Size = Annotated[int | None, typer.Option(min=1, help="Side of the images in pixels.", show_default="448")]
 Eps = Annotated[
-    float | None, typer.Option(min=0.0, help="The ridge, relative to the trace.", show_default="the preset's")
+    float | None, typer.Option(min=0.0, help="The ridge, in units of --eps-scale.", show_default="the preset's")
+]
+EpsScale = Annotated[
+    str | None,
+    typer.Option(
+        help="Unit of the ridge: trace, largest (eigenvalue; the paper's ridge is --eps 1e-6 of it) or absolute.",
+        show_default="trace",
+    ),
 ]
 Normalize = Annotated[
     list[str] | None,

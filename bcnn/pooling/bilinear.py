@@ -31,14 +31,15 @@ def bilinear_pool(
 
     Paper: Eq. (1). There epsilon is 1 for features whose largest eigenvalue is about 10^6 (Sec. 3.2). Other weights
     have other scales, so by default epsilon counts relative to tr(X X^T) (see `ridge_of`);
-    ``eps=1, eps_scale="absolute"`` is the paper's.
+    ``eps=1e-6, eps_scale="largest"`` is the paper's in units that fit all weights, ``eps=1, eps_scale="absolute"`` to
+    the letter.
     Valid: any features; half precision and autocast are computed in float32.
     Cost: one product, 2 n d^2 operations (5/8 of it for large d without a graph).
 
     Args:
         features: (B, C, H, W), (B, C, L), or (B, N, C) with layout="tokens".
         eps: the ridge; 0 for none.
-        eps_scale: "trace" or "absolute".
+        eps_scale: "trace", "largest" or "absolute".
         layout: "maps" or "tokens".
         mask: True where a location is valid, shape (B, H, W), (B, L) or (B, N).
 

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from ..errors import NotFiniteError, unknown_name
 from ..linalg.autodiff import check_values, should_check
+from ..linalg.spectrum import widest
 
 LAYOUTS = ("maps", "tokens")  # (B, d, locations...), (B, n, d)
-EPS_SCALES = ("trace", "absolute")
+EPS_SCALES = ("trace", "largest", "absolute")
 
 # Below this no ridge falls, so that the logarithm of a black image has a value: far below that of any real image.
 MIN_RIDGE = 1e-10
@@ -35,7 +36,9 @@ def check_eps(who: str, eps: float, eps_scale: str) -> None:
     if eps_scale not in EPS_SCALES:
         raise unknown_name(who, "eps_scale", eps_scale, EPS_SCALES)
     if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < float("inf"):
-        raise ValueError(f"{who}: expected `eps` to be a number >= 0, got {eps!r}; the paper uses 1 (absolute).")
+        raise ValueError(
+            f"{who}: expected `eps` to be a number >= 0, got {eps!r}; the paper's is 1e-6 of the largest eigenvalue."
+        )
 
 
 def check_features(who: str, features: Tensor, layout: str) -> None:
@@ -89,10 +92,16 @@ def ridge_of(X: Tensor, *, eps: float, eps_scale: str) -> Tensor:
     r"""What is added to the diagonal, one number an image, shape (B,), differentiable.
 
     "trace" is :math:`\epsilon \, \mathrm{tr}(X X^T)`, epsilon times the mean squared length of the features: it follows
-    the scale of the network, whatever its weights and pixels. "absolute" is epsilon itself, as in the paper.
+    the scale of the network, whatever its weights and pixels. "largest" is epsilon times the largest eigenvalue of
+    X X^T, a constant to the gradient: the paper's ridge, 1 where that eigenvalue is about 10^6 (Sec. 3.2), is
+    epsilon = 10^-6 in these units. "absolute" is epsilon itself.
     """
     if eps == 0 or eps_scale == "absolute":
         return X.new_full(X.shape[:-2], eps)
+    if eps_scale == "largest":
+        wide = X.detach().to(widest(X))
+        gram = wide.mT @ wide if X.shape[-1] < X.shape[-2] else wide @ wide.mT
+        return (eps * torch.linalg.eigvalsh(gram)[..., -1]).clamp_min(MIN_RIDGE).to(X.dtype)
     return (eps * X.square().sum((-2, -1))).clamp_min(MIN_RIDGE)
 
 

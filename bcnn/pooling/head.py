@@ -55,7 +55,8 @@ class Head(nn.Module):
         pooling: a name of `POOLINGS`.
         normalize: normalizations in order, as text (`bcnn.pooling.normalize`).
         eps: the ridge of Eq. (1); 0 for none.
-        eps_scale: "trace" (relative to the mean squared length of the features) or "absolute" (the paper's).
+        eps_scale: "trace" (relative to the mean squared length of the features), "largest" (relative to the largest
+            eigenvalue; the paper's ridge is 1e-6 of it) or "absolute".
         layout: "maps" for (B, C, H, W) and (B, C, L), "tokens" for (B, N, C).
         triangle: keep the upper triangle of a symmetric matrix, scaled so that inner products stay: half the memory.
         thin: whether to go through the n x n Gram matrix where a matrix function follows bilinear pooling and n < d;

@@ -22,6 +22,9 @@ from ..matfun.modules import MatrixLog, MatrixPower, MatrixSqrt
 DEFAULT_DELTA = 1e-3
 DEFAULT_LENGTH = 1e-6
 
+# In the gradient of the authors' signed square root.
+AUTHORS_SHIFT = 1e-8
+
 # The mean entry of a descriptor that is zero throughout.
 _LEAST_MEAN = 1e-15
 
@@ -36,17 +39,28 @@ def signed_sqrt(x: Tensor, *, delta: float = DEFAULT_DELTA, weights: Tensor | No
     from the paper's by the relative amount (delta m / x)^2 / 4: nothing in float32 for an entry of mean size, 0.25 %
     for one a hundred times smaller. Its derivative is at most 1 / sqrt(delta m), at 0; y scales as the paper's does.
 
+    With ``delta=0`` it is the paper's to the last digit, with the gradient of the authors' code,
+    :math:`1 / (2 \sqrt{|x| + 10^{-8}})`: a first derivative alone, the second counts as zero.
+
     Args:
         x: descriptors, shape (..., m); a matrix is to be flattened first.
-        delta: where the root turns linear, relative to the root mean square of the descriptor.
+        delta: where the root turns linear, relative to the root mean square of the descriptor; 0 for nowhere.
         weights: counts each square so many times; the multiplicities of a triangle.
     """
     wide = _at_least_float32(x)
     if not x.shape[-1]:
         return x
+    if delta == 0:
+        return _exact_sqrt(wide).to(x.dtype)
     count = x.shape[-1] if weights is None else weights.sum()
     mean = _length(wide, floor=_LEAST_MEAN, weights=weights) / count**0.5
     return (wide * torch.hypot(wide, delta * mean).rsqrt()).to(x.dtype)
+
+
+def _exact_sqrt(x: Tensor) -> Tensor:
+    fixed = x.detach()
+    slope = 0.5 * (fixed.abs() + AUTHORS_SHIFT).rsqrt()
+    return fixed.sign() * fixed.abs().sqrt() + slope * (x - fixed)  # the last term is zero, and has the derivative
 
 
 def shifted_sqrt(x: Tensor, *, delta: float = 1e-5) -> Tensor:
@@ -88,7 +102,7 @@ class SignedSqrt(nn.Module):
 
     def __init__(self, delta: float = DEFAULT_DELTA):
         super().__init__()
-        self.delta = _positive("signed_sqrt", "delta", delta)
+        self.delta = _positive("signed_sqrt", "delta", delta, or_zero=True)
 
     def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """Descriptors (..., m)."""
@@ -198,7 +212,8 @@ def _at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def _positive(who: str, name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError(f"{who}: expected `{name}` to be a number > 0, got {value!r}.")
+def _positive(who: str, name: str, value: float, *, or_zero: bool = False) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not (0 < value < float("inf") or (or_zero and value == 0)):
+        raise ValueError(f"{who}: expected `{name}` to be a number {'>=' if or_zero else '>'} 0, got {value!r}.")
     return float(value)

@@ -15,6 +15,7 @@ from ..features.extract import ExtractOptions, for_dataset, with_head
 from ..files import written_whole
 from ..models.bcnn import BCNN, build_model
 from ..pooling import POOLINGS
+from ..pooling.features import EPS_SCALES
 from ..pooling.head import PRESETS, make_config
 from ..pooling.normalize import NORMALIZATIONS, make_normalization, parse, with_options
 from ..train.config import HOW as FINETUNE_HOW
@@ -37,6 +38,7 @@ class RunConfig:
     layer: str | None = None
     size: int | None = None
     eps: float | None = None
+    eps_scale: str | None = None
     normalize: tuple[str, ...] | None = None
     forward: str | None = None  # methods of the matrix function; None: they choose themselves
     backward: str | None = None
@@ -70,8 +72,13 @@ class RunConfig:
             raise ValueError(f"train: expected a seed from 0 to 2^63 - 1, got {self.seed}.")
         if self.eps is not None and not 0 <= self.eps <= 1e6:
             raise ValueError(f"train: expected eps from 0 to 1e6, got {self.eps}.")
-        if self.eps is not None and not any(map(self._takes_ridge, self.preset)):
-            raise ValueError(f"train: expected a preset with a ridge for eps, got {', '.join(self.preset)} alone.")
+        for name, value in (("eps", self.eps), ("eps_scale", self.eps_scale)):
+            if value is not None and not any(map(self._takes_ridge, self.preset)):
+                raise ValueError(
+                    f"train: expected a preset with a ridge for {name}, got {', '.join(self.preset)} alone."
+                )
+        if self.eps_scale is not None and self.eps_scale not in EPS_SCALES:
+            raise unknown_name("train", "eps_scale", self.eps_scale, EPS_SCALES)
         self._check_methods()
         _ = self.extraction  # checks its own part
 
@@ -109,7 +116,8 @@ class RunConfig:
         if self.methods and (functions := self._matrix_functions(preset)):
             texts = normalize or PRESETS[preset].normalize
             normalize = tuple(with_options(text, **self.methods) if text in functions else text for text in texts)
-        return {"normalize": normalize, "eps": self.eps if self._takes_ridge(preset) else None}
+        ridge = {"eps": self.eps, "eps_scale": self.eps_scale} if self._takes_ridge(preset) else {}
+        return {"normalize": normalize, **ridge}
 
     @property
     def extraction(self) -> ExtractOptions:
