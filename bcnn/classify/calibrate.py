@@ -18,6 +18,7 @@ from torch import Tensor
 from ..errors import NotConvergedWarning
 from .contract import ClassifierKind
 from .flip import average_views
+from .rescale import Rescale, unchanged
 
 FOLD_TOL = 1e-3  # of held-out decision values: far below what a temperature can tell
 MIN_IMAGES = 10  # fewer held-out images tell no temperature
@@ -44,6 +45,7 @@ def cross_validate(
     folds: int,
     seed: int,
     warm: Tensor | None = None,
+    rescale: Rescale = unchanged,
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> Calibration:
     """Score every row by a classifier that has not seen its group, and fit the temperature to that.
@@ -61,7 +63,10 @@ def cross_validate(
     for i in range(num_folds):
         out = torch.from_numpy(fold == i)
         seen, unseen = (~out).nonzero()[:, 0], out.nonzero()[:, 0]
-        beta, bias = _solve_quietly(kind, K[seen][:, seen], labels[seen], num_classes, C, warm, seen)
+        inner = K[seen][:, seen]
+        beta, bias = rescale(
+            inner, labels[seen], *_solve_quietly(kind, inner, labels[seen], num_classes, C, warm, seen)
+        )
         values[unseen] = K[unseen][:, seen] @ beta + bias
         tick(i + 1, num_folds)
     values = average_views(values, groups)[judged]

@@ -43,6 +43,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         image_size: the side of the images; None for that of the network.
         classifier: a name of `CLASSIFIERS`: "svm", "svm_squared" or "logistic".
         C: weight of the losses.
+        rescale: "median" brings the classifiers of the classes to one scale, as the authors' scripts do; or "none".
         flips: train on mirrored images, too, and average over both at prediction.
         batch_size: images at a time through the network.
         random_state: of the folds that calibrate probabilities, and of random weights (weights=None).
@@ -66,6 +67,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         image_size: int | None = None,
         classifier: str = "svm",
         C: float = 1.0,
+        rescale: str = "none",
         flips: bool = True,
         batch_size: int = 8,
         random_state: int | None = 0,
@@ -76,6 +78,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self.image_size = image_size
         self.classifier = classifier
         self.C = C
+        self.rescale = rescale
         self.flips = flips
         self.batch_size = batch_size
         self.random_state = random_state
@@ -104,7 +107,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             )
         self.classifier_ = fit_classifier(
             as_matrix(features), own[groups], len(self.classes_),
-            kind=self.classifier, C=self.C, groups=groups, seed=seed,
+            kind=self.classifier, C=self.C, rescale=self.rescale, groups=groups, seed=seed,
         )  # fmt: skip
         return self
 

@@ -20,6 +20,7 @@ from ..errors import unknown_name
 from . import CLASSIFIERS
 from .calibrate import Calibration, cross_validate
 from .gram import FeatureMatrix, as_matrix, combine, gram, scores
+from .rescale import RESCALES
 
 ABSENT = -1e3  # the bias of a class without samples: it never wins, and its probability is zero in float32
 Tick = Callable[[str, int, int], None]
@@ -40,6 +41,7 @@ class LinearClassifier:
     num_iters: int
     kind: str
     C: float
+    rescale: str = "none"
     absent: tuple[int, ...] = ()  # classes without samples
     time_s: dict[str, float] = field(default_factory=dict)
 
@@ -61,6 +63,7 @@ def fit_classifier(
     C: float = 1.0,
     groups: Any = None,
     calibrate: bool = True,
+    rescale: str = "none",
     folds: int = 5,
     seed: int = 0,
     tick: Tick | None = None,
@@ -75,6 +78,8 @@ def fit_classifier(
         C: weight of the losses.
         groups: equal for rows of the same image (an image and its flip), which stay in one fold and are averaged.
         calibrate: fit the temperature and `cv_accuracy` on held-out scores; costs about twice the training.
+        rescale: a name of `RESCALES`: "median" brings one-vs-rest classifiers to one scale, as the authors' scripts do;
+            calibration comes after it.
         folds: of the cross-validation; a class of fewer groups is held out group by group, of one never.
         seed: of the folds.
         tick: hears (stage, done, total) of "gram", "train", "calibrate", "weights".
@@ -83,6 +88,8 @@ def fit_classifier(
     """
     if kind not in CLASSIFIERS:
         raise unknown_name("fit_classifier", "classifier", kind, CLASSIFIERS)
+    if rescale not in RESCALES:
+        raise unknown_name("fit_classifier", "rescale", rescale, RESCALES)
     matrix, hear = as_matrix(matrix), tick or (lambda stage, done, total: None)
     given = _checked_labels(labels, matrix.shape[0], num_classes)
     groups = _checked_groups(groups, len(given))
@@ -94,21 +101,22 @@ def fit_classifier(
         K = gram(matrix, partial(hear, "gram"))
     with _timed(spent, "train"):
         solution = CLASSIFIERS[kind].solve(K, own, len(present), C=C, tick=partial(hear, "train"))
+    beta, bias_of_present = RESCALES[rescale](K, own, solution.beta, solution.bias)
     measured = Calibration(CLASSIFIERS[kind].temperature, calibrated=False)
     if calibrate:
         with _timed(spent, "calibrate"):
             measured = cross_validate(
                 CLASSIFIERS[kind], K, own, len(present), C=C, groups=groups, folds=folds, seed=seed, warm=solution.beta,
-                tick=partial(hear, "calibrate"),
+                rescale=RESCALES[rescale], tick=partial(hear, "calibrate"),
             )  # fmt: skip
     with _timed(spent, "weights"):
         weight = torch.zeros(num_classes, matrix.shape[1])
-        weight[present] = combine(matrix, solution.beta, partial(hear, "weights"))
-        bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, solution.bias.float())
+        weight[present] = combine(matrix, beta, partial(hear, "weights"))
+        bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, bias_of_present.float())
     return LinearClassifier(
         weight, bias, measured.temperature, measured.calibrated, measured.accuracy,
         _with_absent(measured.scores, present, num_classes), solution.converged, solution.gap, solution.num_iters,
-        kind, C, tuple(sorted(set(range(num_classes)) - set(present.tolist()))), spent,
+        kind, C, rescale, tuple(sorted(set(range(num_classes)) - set(present.tolist()))), spent,
     )  # fmt: skip
 
 

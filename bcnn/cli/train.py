@@ -87,6 +87,9 @@ def train(
     flips: o.Flips = True,
     precision: o.Precision = "float32",
     classifier: Annotated[str, typer.Option(help="Of svm, svm_squared, logistic.")] = "svm",
+    rescale: Annotated[
+        str, typer.Option(help="Bring the classifiers of the classes to one scale: none, or median as the authors do.")
+    ] = "none",
     c: Annotated[float, typer.Option("--C", help="Weight of the errors against the margin.")] = 1.0,
     seed: o.Seed = 0,
     batch: o.Batch = 4,

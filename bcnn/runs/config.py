@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..classify import CLASSIFIERS
+from ..classify.rescale import RESCALES
 from ..data.contract import Dataset
 from ..errors import unknown_name
 from ..features.extract import ExtractOptions, for_dataset, with_head
@@ -47,6 +48,7 @@ class RunConfig:
     flips: bool = True
     precision: str = "float32"
     classifier: str = "svm"
+    rescale: str = "none"
     C: float = 1.0
     seed: int = 0
     batch: int = 4
@@ -66,6 +68,8 @@ class RunConfig:
             raise ValueError(f"train: expected each preset once, got {', '.join(self.preset)}.")
         if self.classifier not in CLASSIFIERS:
             raise unknown_name("train", "classifier", self.classifier, CLASSIFIERS)
+        if self.rescale not in RESCALES:
+            raise unknown_name("train", "rescale", self.rescale, RESCALES)
         if not 0 < self.C < math.inf:
             raise ValueError(f"train: expected C > 0, got {self.C}.")
         if not 0 <= self.seed < 2**63:

@@ -271,6 +271,7 @@ def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any
     matrix = Features(run.frozen[preset]).matrix(TRAIN)
     fitted = fit_classifier(
         matrix, matrix.labels, len(run.dataset.classes), kind=run.config.classifier, C=run.config.C, calibrate=False,
+        rescale=run.config.rescale,
         groups=matrix.groups.numpy(), seed=run.config.seed, tick=lambda s, d, t: tick(f"before fine-tuning, {s}", d, t),
     )  # fmt: skip
     return _accuracy(tests, fitted.weight, fitted.bias)

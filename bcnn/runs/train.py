@@ -163,6 +163,7 @@ def finish(
         len(dataset.classes),
         kind=config.classifier,
         C=config.C,
+        rescale=config.rescale,
         groups=matrix.groups.numpy(),
         seed=config.seed,
         tick=lambda stage, done, total: tick(f"{preset}: {stage}", done, total),
@@ -253,7 +254,7 @@ def _about(preset: str, config: RunConfig, dataset: Dataset, features: Features,
 
 
 def _classifier_record(fitted: LinearClassifier, classes: tuple[str, ...]) -> dict[str, Any]:
-    names = ("kind", "C", "converged", "gap", "num_iters", "temperature", "calibrated", "cv_accuracy")
+    names = ("kind", "C", "rescale", "converged", "gap", "num_iters", "temperature", "calibrated", "cv_accuracy")
     return {**{name: getattr(fitted, name) for name in names}, "untrained": [classes[i] for i in fitted.absent]}
 
 
