@@ -22,7 +22,7 @@ def full_precision(A: Tensor) -> AbstractContextManager[Any]:
     islands: list[AbstractContextManager[Any]] = []
     if A.device.type != "meta" and torch.is_autocast_enabled(A.device.type):
         islands.append(torch.autocast(A.device.type, enabled=False))
-    if not torch.compiler.is_compiling() and not products_are_full():
+    if not torch.compiler.is_compiling() and (_FULL_PRODUCTS.anybody or not products_are_full()):
         islands.append(_FULL_PRODUCTS)
     if len(islands) == 2:
         both = ExitStack()

@@ -3,8 +3,7 @@ r"""Solvers of the Lyapunov equation Z X + X Z = Q for symmetric positive (semi-
 Paper: Eq. (6), with X = dL/dA and Q = dL/dZ; Eq. (7) is `kronecker`.
 Where Z is singular the equation has no solution for a general Q. `eigen` then returns zero between two null vectors,
 which is the part that no feature matrix X with A = X X^T / n can see, and the exact solution elsewhere; `iterative` the
-same to within some percent in float32 and some thousandths in float64, since rounding noise in place of zeros
-converges in part; the others refuse.
+same to within some percent, since rounding noise in place of zeros converges in part; the others refuse.
 
 Legend: Z the matrix square root (..., d, d); Q the right side; U, r eigenvectors and eigenvalues of Z.
 """

@@ -94,7 +94,7 @@ class Head(nn.Module):
         """
         with full_precision(features):
             matrix, start = self._pool(features, other, mask)
-            return self._normalize(matrix, start)
+            return self._normalize(matrix, start, least_eigenvalue(self.config, matrix.shape[-1]))
 
     def normalize_matrix(self, matrix: Tensor) -> Tensor:
         """Descriptors of matrices (B, d, d) that are pooled already, such as stored ones; of vectors, after averages.
@@ -162,11 +162,12 @@ class Head(nn.Module):
     def _stages(self, start: int, stop: int) -> list[tuple[nn.Module, Any]]:
         return list(zip(self.normalizations, self._kinds, strict=True))[start:stop]
 
-    def _normalize(self, matrix: Tensor, start: int) -> Tensor:
+    def _normalize(self, matrix: Tensor, start: int, lower: float | None = None) -> Tensor:
+        """From normalization number `start` on; `lower` is what is known of the pooled matrix's spectrum."""
         for i, (module, kind) in enumerate(self._stages(start, self._num_matrix), start):
             if isinstance(module, MatrixFunction):
-                lower = least_eigenvalue(self.config, matrix.shape[-1]) if i == 0 else None
-                matrix = module(matrix, **methods_for(module, matrix.device.type, matrix, lower))
+                known = lower if i == 0 else None
+                matrix = module(matrix, **methods_for(module, matrix.device.type, matrix.shape[-1], known))
             else:
                 matrix = _globally(module, matrix) if kind.weighted else module(matrix)
         return self._finish(matrix)
@@ -243,7 +244,7 @@ def least_eigenvalue(config: HeadConfig, d: int) -> float | None:
     return config.eps / (1 + config.eps * d**0.5)
 
 
-def methods_for(module: MatrixFunction, device: str, matrix: Tensor, lower: float | None) -> dict[str, Any]:
+def methods_for(module: MatrixFunction, device: str, d: int, lower: float | None) -> dict[str, Any]:
     """The options that a head chooses for a matrix function whose methods are left open.
 
     The signed square root after it blows up what rounding leaves where a zero should be. On a CPU decompositions are in
@@ -254,7 +255,7 @@ def methods_for(module: MatrixFunction, device: str, matrix: Tensor, lower: floa
         return {}
     if device == "cpu":
         return {"precision": "high"}
-    forward, _ = resolve_auto(module.function.name, device, matrix.shape[-1])
+    forward, _ = resolve_auto(module.function.name, device, d)
     if not FORWARDS[forward].for_accelerators or lower is None or lower < 16 * torch.finfo(torch.float32).eps:
         return {}
     return {"lower": lower, "solver_lower": lower**0.5}
