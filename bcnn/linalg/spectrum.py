@@ -65,6 +65,8 @@ def weigh_in_basis(U: Tensor, Q: Tensor, K: Tensor) -> Tensor:
 def _decompose(op: Callable[..., Any], A: Tensor, *, ranks: tuple[int, ...]) -> tuple[Tensor, ...]:
     if torch.compiler.is_compiling():
         return tuple(op(A))
+    if A.device.type == "mps":  # it has neither float64 nor decompositions; untested
+        return tuple(part.to(A) for part in _decompose(op, A.cpu().double(), ranks=ranks))
     try:
         return side_by_side(op, A, ranks=ranks)
     except torch.linalg.LinAlgError as error:
