@@ -66,7 +66,7 @@ def draw_waves(path, label, seed, *, side=32, classes=6):
 def test_a_tiny_network_learns(tmp_path):
     """Six classes that random filters tell apart badly.
 
-    Seeds 0 to 3, on AVX2 and without vector instructions: 26 to 37 % before, 88 to 100 % after eight epochs.
+    40.8 % before and 99 to 100 % after, on an AMD EPYC with AVX2, without vector instructions, and with two threads.
     """
     seed = 0
     for label in range(6):
@@ -77,8 +77,8 @@ def test_a_tiny_network_learns(tmp_path):
     options = {"preset": ("improved_bcnn",), "flips": False}  # a flip would turn the lag round
     config = config_for(tmp_path / "waves", tuning, **options)
     (result,) = run(config, tmp_path / "run")
-    assert result.metrics["finetune"]["before"]["accuracy"] < 0.47
-    assert result.metrics["accuracy"] > 0.75
+    assert result.metrics["finetune"]["before"]["accuracy"] < 0.52
+    assert result.metrics["accuracy"] > 0.80
     history = result.metrics["finetune"]["history"]
     assert history[-1]["train_loss"] < 0.7 * history[1]["train_loss"]
     assert history[-1]["val_loss"] < 0.9 * history[0]["val_loss"]
