@@ -180,7 +180,7 @@ def test_traced_and_saved(function, forward, tmp_path):
     torch.testing.assert_close(again(A / 2), layer(A / 2), rtol=1e-4, atol=1e-5)
 
 
-def test_thin_with_more_locations_than_channels_keeps_the_gradient_of_the_ridge():
+def test_thin_with_more_locations_than_channels_takes_the_plain_path():
     torch.manual_seed(0)
     X = torch.randn(1, 4, 9)
     gradients = []
@@ -189,3 +189,5 @@ def test_thin_with_more_locations_than_channels_keeps_the_gradient_of_the_ridge(
         Head(eps=1e-9, thin=thin, normalize=["matrix_sqrt"])(leaf)[0, 0].backward()
         gradients.append(leaf.grad)
     assert relative_error(*gradients) < 1e-4
+    thin, plain = (Head(eps=1e-9, thin=thin, normalize=["matrix_sqrt"])(X) for thin in (True, False))
+    assert torch.equal(thin, plain)
