@@ -46,6 +46,19 @@ def reproduce(
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Of fine-tuning; the paper: 50 to 100.")] = 50,
     seeds: Annotated[str, typer.Option(help="Of fine-tuning, separated by commas.")] = "0",
+    recipe: Annotated[str, typer.Option(help="Of fine-tuning: ours, or paper, the authors' own.")] = "ours",
+    freeze_until: Annotated[
+        str | None, typer.Option(help="Leave layers up to this one as they are.", show_default="train all")
+    ] = None,
+    rescale: Annotated[
+        str, typer.Option(help="Bring the SVMs of the classes to one scale: none, or median as the authors do.")
+    ] = "none",
+    ridge: Annotated[
+        str,
+        typer.Option(
+            help="ours, or paper: 1e-6 of the largest eigenvalue (its epsilon = 1), and its exact signed square root."
+        ),
+    ] = "ours",
     finetune: Annotated[
         bool, typer.Option(help="Fine-tune where an artifact wants it: hours to days without a GPU.")
     ] = True,
@@ -94,6 +107,10 @@ def reproduce(
         "tuned_size": tuned_size or size,
         "epochs": epochs,
         "seeds": _whole_numbers("--seeds", seeds),
+        "recipe": recipe,
+        "freeze_until": freeze_until,
+        "rescale": rescale,
+        "ridge": ridge,
         **({"dim": 32} if smoke else {}),
     }
     how = {"batch": batch, "workers": workers, "strict": strict, "device": device}

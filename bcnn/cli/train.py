@@ -102,6 +102,7 @@ def train(
     config: o.Config = None,
     finetune: t.Finetune = False,
     resume: t.Resume = True,
+    recipe: t.Recipe = None,
     epochs: t.Epochs = DEFAULT.epochs,
     lr: t.Lr = DEFAULT.lr,
     momentum: t.Momentum = DEFAULT.momentum,
@@ -113,6 +114,7 @@ def train(
     step_factor: t.StepFactor = DEFAULT.step_factor,
     clip: t.Clip = None,
     lr_scale: t.LrScale = None,
+    decay_scale: t.DecayScale = None,
     freeze_until: t.FreezeUntil = None,
     val_share: t.ValShare = DEFAULT.val_share,
     select_on: t.SelectOn = DEFAULT.select_on,
@@ -138,10 +140,8 @@ def train(
     """
     values = {name: value for name, value in locals().items() if name not in ("context", "resume")}
     values["C"] = values.pop("c")
-    values["lr_scale"] = tuple(lr_scale or ())
-    if not finetune:
-        values = t.without_defaults(values, context)
-    chosen = _config(values)
+    values |= {"lr_scale": tuple(lr_scale or ()), "decay_scale": tuple(decay_scale or ())}
+    chosen = _config(t.as_given(values, context))
     _avoid_broken_bfloat16(precision)
     place = out or Path("runs") / default_name(chosen)
     runs, done, leads = t.run(chosen, place, resume=resume) if finetune else _run_frozen(chosen, place)

@@ -22,6 +22,13 @@ def _option(*words: str, panel: str = PANEL, **options: Any) -> Any:
 
 Finetune = Annotated[bool, _option("--finetune", help="Train the whole network first: the paper's Sec. 3.4.")]
 Resume = Annotated[bool, _option(help="Go on where an earlier session ended; --no-resume begins the training anew.")]
+Recipe = Annotated[
+    str | None,
+    _option(
+        help="All of these at once: ours, or paper, the authors' own (docs/finetuning.md); what is given goes first.",
+        show_default="ours",
+    ),
+]
 Epochs = Annotated[int, _option(min=1, help="Times through the training images; the paper: 50 to 100.")]
 Lr = Annotated[float, _option(help="Learning rate; 0.001 is the paper's.")]
 Momentum = Annotated[float, _option(help="Of the gradient descent.")]
@@ -34,6 +41,9 @@ StepFactor = Annotated[float, _option(help="... times this.")]
 Clip = Annotated[float | None, _option(help="Shorten longer gradients to this.", show_default="no")]
 LrScale = Annotated[
     list[str] | None, _option(help="Relative rate of a part, such as classifier=10 or conv1=0.1; again for others.")
+]
+DecayScale = Annotated[
+    list[str] | None, _option(help="Relative weight decay of a part, such as classifier=0; again for others.")
 ]
 FreezeUntil = Annotated[
     str | None, _option(help="Leave all layers alone up to this one, such as conv5.", show_default="train all")
@@ -63,12 +73,12 @@ Devices = Annotated[int, _option(min=1, panel=_HOW, help="Processes or GPUs on e
 Nodes = Annotated[int, _option(min=1, panel=_HOW, help="Machines.")]
 
 
-def without_defaults(values: dict[str, Any], context: typer.Context) -> dict[str, Any]:
-    """Options of fine-tuning only where they were given, which a run without it refuses."""
+def as_given(values: dict[str, Any], context: typer.Context) -> dict[str, Any]:
+    """Options of fine-tuning only where they were given: a recipe has its own, and a run without it refuses them."""
     from ..runs.config import FINETUNE_FIELDS
 
     given = {name for name in (*values, "resume") if is_given(context, name)}
-    if "resume" in given:
+    if "resume" in given and not values["finetune"]:
         raise ValueError("train: expected finetune with resume, got a run without fine-tuning, which always goes on.")
     return {name: value for name, value in values.items() if name not in FINETUNE_FIELDS or name in given}
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from ..classify.rescale import RESCALES
+from ..errors import unknown_name
 from ..report.document import Picture, Table
+from ..train.recipes import RECIPES
 
 if TYPE_CHECKING:
     from .gauge import Gauge
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from .workshop import Workshop
 
 Block = Table | Picture
+RIDGES = ("ours", "paper")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,21 @@ class Subject:
     dim: int = 512  # of matrices that are made up
     device: str = "cpu"  # for times
     threads: int = 1
+    rescale: str = "none"  # of the SVMs, a name of `classify.rescale.RESCALES`
+    ridge: str = "ours"  # or "paper": its ridge and its exact signed square root
+    recipe: str = "ours"  # of fine-tuning, a name of `train.recipes.RECIPES`
+    freeze_until: str | None = None  # layers that are not fine-tuned
+
+
+    def __post_init__(self) -> None:
+        for name, choices in (("rescale", RESCALES), ("ridge", RIDGES), ("recipe", RECIPES)):
+            if getattr(self, name) not in choices:
+                raise unknown_name("reproduce", name, getattr(self, name), choices)
+
+
+def later(default: Any) -> Any:
+    """A field that came later: where it has its default, jobs are stored without it, as they were before."""
+    return field(default=default, metadata={"later": True})
 
 
 class Job(Protocol):
@@ -65,12 +84,13 @@ class Job(Protocol):
 
 def to_plain(job: Any) -> dict[str, Any]:
     """The job as JSON has it: what results are stored under."""
-    return {"kind": job.kind, **_plain(asdict(job))}
+    return {"kind": job.kind, **_plain(job)}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(own) for name, own in value.items()}
+    if is_dataclass(value):
+        own = {one: getattr(value, one.name) for one in fields(value)}
+        return {one.name: _plain(v) for one, v in own.items() if not one.metadata.get("later") or v != one.default}
     return [_plain(own) for own in value] if isinstance(value, list | tuple) else value
 
 

@@ -16,20 +16,21 @@ from typing import Any
 from ..report.document import Picture, picture_of
 from . import paper
 from .contract import Block, Cell, Experiment, Subject, jobs_of
-from .jobs.frozen import Frozen, source_of
+from .jobs.frozen import Frozen, frozen
 from .results import Results
-from .table1_normalization import SQRT_EPS, frozen
-from .tables import accuracy_blocks, found_of, measured
+from .table1_normalization import SQRT_EPS
+from .table1_normalization import job as row
+from .tables import accuracy_blocks, found_of, measured, protocol_of
 
 EXPONENTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 
 
 def _job(subject: Subject, p: float) -> Frozen:
     if p == 1.0:
-        return frozen(subject, "sgnsqrt")
+        return row(subject, "sgnsqrt")
     if p == 0.5:
-        return frozen(subject, "sqrt + sgnsqrt")
-    return Frozen(source_of(subject), (f"matrix_power({p})", "signed_sqrt", "l2"), SQRT_EPS)
+        return row(subject, "sqrt + sgnsqrt")
+    return frozen(subject, (f"matrix_power({p})", "signed_sqrt", "l2"), SQRT_EPS)
 
 
 def cells(subject: Subject) -> list[Cell]:
@@ -70,7 +71,7 @@ def _curve(axes: Any, results: Results, subject: Subject) -> None:
     bars = [[100 * abs(m.interval[side] - m.accuracy) for _, m in own] for side in (0, 1)]
     line = axes.errorbar(
         [p for p, _ in own], points, yerr=bars, marker="o", markersize=4, capsize=3,
-        label=f"{subject.network} at {subject.size} px",
+        label=f"{subject.network} at {subject.size} px{protocol_of(subject)}",
     )  # fmt: skip
     printed = [(float(c.labels[0]), c.paper) for c in cells(subject) if c.paper is not None]
     if printed:

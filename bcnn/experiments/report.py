@@ -22,7 +22,7 @@ from .contract import Subject
 from .jobs.tuned import METRICS
 from .results import FILE, Results
 from .runs import section_of_run
-from .table1_normalization import frozen
+from .table1_normalization import job as row
 from .tables import NOT_RUN, title_of
 
 TITLES = ("Improved bilinear pooling, reproduced", "Runs of bcnn train")
@@ -126,7 +126,11 @@ def _curves(results: Results) -> Iterable[Section]:
     for line in results.lines.values():
         job, result = line["job"], line["result"]
         if job["kind"] == "tuned" and "history" in result:
-            subject = Subject(**{name: job[name] for name in names}, tuned_size=job["size"])
+            tuning = json.loads(job["options"])["finetune"]
+            subject = Subject(
+                **{name: job[name] for name in names}, tuned_size=job["size"], recipe=job.get("recipe", "ours"),
+                freeze_until=tuning["freeze_until"],
+            )  # fmt: skip
             groups[subject][job["scheme"]].append(result["history"])
     blocks = []
     for subject, schemes in groups.items():
@@ -166,7 +170,7 @@ def _confusions(results: Results) -> Iterable[Section]:
     blocks: list[Any] = []
     seen = set()
     for subject in results.subjects:
-        job = frozen(subject, "sqrt + sgnsqrt")
+        job = row(subject, "sqrt + sgnsqrt")
         own, about = results.get(job), results.datasets[subject.dataset, subject.images]
         if own is not None and job not in seen:
             seen.add(job)

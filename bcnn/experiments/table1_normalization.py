@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..pooling.head import PRESETS
 from .contract import Cell, Experiment, Subject, jobs_of
-from .jobs.frozen import Frozen, source_of
+from .jobs.frozen import Frozen, frozen
 from .paper import printed
 from .tables import accuracy_blocks
 
@@ -25,17 +25,16 @@ NORMALIZATIONS: dict[str, tuple[tuple[str, ...], float]] = {
 }
 
 
-def frozen(subject: Subject, normalization: str) -> Frozen:
-    """The job of a row."""
-    normalize, eps = NORMALIZATIONS[normalization]
-    return Frozen(source_of(subject), normalize, eps)
+def job(subject: Subject, normalization: str) -> Frozen:
+    """Of a row."""
+    return frozen(subject, *NORMALIZATIONS[normalization])
 
 
 def cells(subject: Subject) -> list[Cell]:
     """One row a normalization."""
     return [
         Cell(
-            (name,), (frozen(subject, name),),
+            (name,), (job(subject, name),),
             printed("table1_normalization", subject.dataset, network=subject.network, normalization=name),
         )
         for name in NORMALIZATIONS

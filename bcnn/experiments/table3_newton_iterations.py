@@ -21,11 +21,11 @@ from typing import Any
 from ..report.document import Table
 from .contract import Block, Cell, Experiment, Subject
 from .jobs.forward_time import ForwardTime
-from .jobs.frozen import Frozen, source_of
+from .jobs.frozen import frozen, source_of
 from .jobs.tuned import tuned
 from .paper import printed
 from .results import Results
-from .table1_normalization import SQRT_EPS, frozen
+from .table1_normalization import SQRT_EPS, job
 from .tables import NONE, accuracy_blocks, found_of, title_of
 
 ITERATIONS = (1, 5, 10, 20)
@@ -47,18 +47,18 @@ SCHEMES = {"LYAP": "lyapunov", "SVD": "svd_truncated", "Faster: identity gradien
 
 def left(subject: Subject) -> list[Cell]:
     """Accuracy of frozen networks."""
-    heads = {"0": frozen(subject, "sgnsqrt")}
+    heads = {"0": job(subject, "sgnsqrt")}
     for column, text in FORWARD.items():
-        heads[column] = Frozen(source_of(subject), (text, "signed_sqrt", "l2"), SQRT_EPS)
-    return [Cell((name,), (job,), _printed(subject, "forward", name), part=LEFT) for name, job in heads.items()]
+        heads[column] = frozen(subject, (text, "signed_sqrt", "l2"), SQRT_EPS)
+    return [Cell((name,), (own,), _printed(subject, "forward", name), part=LEFT) for name, own in heads.items()]
 
 
 def right(subject: Subject) -> list[Cell]:
     """Accuracy after fine-tuning; the plain B-CNN first."""
     base = tuned(subject, "bcnn")
     without = tuple(
-        replace(frozen(subject, "sqrt + sgnsqrt"), source=replace(source_of(subject), size=job.size, tuned=job))
-        for job in base
+        replace(job(subject, "sqrt + sgnsqrt"), source=replace(source_of(subject), size=own.size, tuned=own))
+        for own in base
     )
     cells = [
         Cell(("no square root at all",), base, part=RIGHT,

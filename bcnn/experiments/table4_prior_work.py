@@ -17,7 +17,7 @@ from ..pooling.head import PRESETS
 from ..report.document import Table
 from . import paper
 from .contract import Block, Cell, Experiment, Subject, jobs_of
-from .jobs.frozen import Frozen, source_of
+from .jobs.frozen import frozen
 from .jobs.tuned import tuned
 from .results import Results
 from .tables import NONE, NOT_RUN, found_of, measured, ours_text, reasons, title_of
@@ -33,11 +33,11 @@ TUNED = {
 
 def cells(subject: Subject) -> list[Cell]:
     """Frozen presets, then fine-tuned ones."""
-    frozen = [
-        Cell((name, "frozen"), (Frozen(source_of(subject), head.normalize, head.eps, head.pooling),))
+    before = [
+        Cell((name, "frozen"), (frozen(subject, head.normalize, head.eps, head.pooling),))
         for name, head in PRESETS.items()
     ]
-    return frozen + [Cell((name, "fine-tuned"), tuned(subject, scheme)) for name, scheme in TUNED.items()]
+    return before + [Cell((name, "fine-tuned"), tuned(subject, scheme)) for name, scheme in TUNED.items()]
 
 
 def _rows(results: Results, subject: Subject) -> list[tuple[str, ...]]:

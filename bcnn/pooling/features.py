@@ -105,6 +105,17 @@ def ridge_of(X: Tensor, *, eps: float, eps_scale: str) -> Tensor:
     return (eps * X.square().sum((-2, -1))).clamp_min(MIN_RIDGE)
 
 
+def ridge_of_pooled(A: Tensor, *, eps: float, eps_scale: str) -> Tensor:
+    """`ridge_of` from A = X X^T itself, shape (B, d, d)."""
+    if eps == 0 or eps_scale == "absolute":
+        return A.new_full(A.shape[:-2], eps)
+    if eps_scale == "largest":
+        size = torch.linalg.eigvalsh(A.detach().to(widest(A)))[..., -1].to(A.dtype)
+    else:
+        size = A.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return (eps * size).clamp_min(MIN_RIDGE)
+
+
 def _flat_mask(who: str, mask: Tensor, features: Tensor, layout: str) -> Tensor:
     expected = (features.shape[0], *grid_of(features, layout))
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or tuple(mask.shape) != expected:

@@ -24,6 +24,9 @@ from .normalize import NORMALIZATIONS, make_normalization, parse
 from .triangle import entries, multiplicity
 
 
+PAPERS_EPS = 1e-6  # of the largest eigenvalue: epsilon = 1 where that is about 10^6 (Sec. 3.2)
+
+
 @dataclass(frozen=True)
 class HeadConfig:
     """Everything that makes a head, as plain data."""

@@ -21,6 +21,7 @@ from ..pooling.head import PRESETS, make_config
 from ..pooling.normalize import NORMALIZATIONS, make_normalization, parse, with_options
 from ..train.config import HOW as FINETUNE_HOW
 from ..train.config import FinetuneConfig
+from ..train.recipes import DEFAULT_RECIPE, with_recipe
 
 FINETUNE_FIELDS = tuple(field.name for field in fields(FinetuneConfig))
 
@@ -167,14 +168,16 @@ def from_plain(content: Mapping[str, Any]) -> RunConfig:
 
 
 def from_options(values: Mapping[str, Any]) -> RunConfig:
-    """Of options on one level, those of fine-tuning among them; they need `finetune`."""
-    own = {name: value for name, value in values.items() if name in FINETUNE_FIELDS}
-    rest = {name: value for name, value in values.items() if name not in FINETUNE_FIELDS}
+    """Of options on one level, those of fine-tuning and its `recipe` among them; they need `finetune`."""
+    rest = dict(values)
+    recipe = rest.pop("recipe", None)
+    own = {name: rest.pop(name) for name in FINETUNE_FIELDS if name in rest}
     if not rest.pop("finetune", None):
-        if own:
-            raise ValueError(f"train: expected finetune with {next(iter(own))}, got a run without fine-tuning.")
+        if own or recipe:
+            given = next(iter(own), "recipe")
+            raise ValueError(f"train: expected finetune with {given}, got a run without fine-tuning.")
         return RunConfig(**rest)
-    return RunConfig(**rest, finetune=FinetuneConfig(**own))
+    return RunConfig(**rest, finetune=FinetuneConfig(**with_recipe(recipe or DEFAULT_RECIPE, own)))
 
 
 def write(config: RunConfig, path: Path) -> None:

@@ -1,8 +1,7 @@
 """Everything that makes a fine-tuning, as plain data.
 
 Paper: Sec. 3.2, "Training and evaluation": logistic regression first, then stochastic gradient descent with momentum,
-50 to 100 epochs, learning rate 0.001, left-right flips. It gives no momentum, weight decay or size of a batch: 0.9 and
-0.0005 are the defaults of the software it used, the batch is ours.
+50 to 100 epochs, learning rate 0.001, left-right flips. What it does not say, `recipes` takes from the authors' scripts.
 """
 
 from __future__ import annotations
@@ -52,6 +51,7 @@ class FinetuneConfig:
     step_factor: float = 0.1
     clip: float | None = None  # the largest length of the gradient
     lr_scale: tuple[str, ...] = ()  # "conv5=0.1", "classifier=10"
+    decay_scale: tuple[str, ...] = ()  # "classifier=0"
     freeze_until: str | None = None
     val_share: float = 0.1  # of the training images; 0: none, the last epoch counts
     select_on: str = VALIDATION
@@ -76,7 +76,7 @@ class FinetuneConfig:
             raise ValueError(
                 f"finetune: expected warmup_epochs below epochs, got {self.warmup_epochs} and {self.epochs}."
             )
-        _ = self.lr_factors
+        _ = self.lr_factors, self.decay_factors
 
     def _check_number(self, name: str, value: Any, *, whole: bool) -> None:
         bounded = name in _AT_LEAST or name in _ABOVE_ZERO
@@ -95,13 +95,21 @@ class FinetuneConfig:
     @property
     def lr_factors(self) -> dict[str, float]:
         """The learning rates of parts, relative to the others."""
+        return self._factors("lr_scale")
+
+    @property
+    def decay_factors(self) -> dict[str, float]:
+        """The weight decays of parts, relative to the others."""
+        return self._factors("decay_scale")
+
+    def _factors(self, option: str) -> dict[str, float]:
         factors: dict[str, float] = {}
-        for text in self.lr_scale:
+        for text in getattr(self, option):
             part, _, number = str(text).partition("=")
             try:
                 factors[part.strip()] = float(number)
             except ValueError:
                 factors[part.strip()] = math.nan
             if not part.strip() or not 0 <= factors[part.strip()] < math.inf:
-                raise ValueError(f"finetune: expected lr_scale such as 'conv5=0.1', got {text!r}.")
+                raise ValueError(f"finetune: expected {option} such as 'conv5=0.1', got {text!r}.")
         return factors

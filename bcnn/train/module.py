@@ -57,25 +57,35 @@ class Trained(nn.Module):
 
 
 def make_optimizer(model: BCNN, config: FinetuneConfig) -> torch.optim.SGD:
-    """Stochastic gradient descent with momentum; a group of parameters for every learning rate."""
-    groups: dict[float, list[nn.Parameter]] = defaultdict(list)
-    unused = dict(config.lr_factors)
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        factor = 1.0
-        for part, own in config.lr_factors.items():
-            if f".{part}." in f".{name}.":
-                factor = own
-                unused.pop(part, None)
-        groups[factor].append(parameter)
-    if unused:
-        parts = [name for name, module in model.named_modules() if name and any(True for _ in module.parameters())]
-        raise unknown_name("finetune", "part to train in lr_scale", next(iter(unused)), parts)
+    """Stochastic gradient descent with momentum; a group of parameters for every learning rate and weight decay."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    rates = _by_parameter(model, [name for name, _ in named], "lr_scale", config.lr_factors)
+    decays = _by_parameter(model, [name for name, _ in named], "decay_scale", config.decay_factors)
+    for name, parameter in named:
+        groups[rates[name], decays[name]].append(parameter)
     if not groups:
         raise ValueError("finetune: expected something to train, got a network that is frozen throughout.")
-    options: list[dict[str, Any]] = [{"params": some, "lr_factor": factor} for factor, some in groups.items()]
-    return torch.optim.SGD(options, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+    options: list[dict[str, Any]] = [
+        {"params": some, "lr_factor": rate, "weight_decay": decay * config.weight_decay}
+        for (rate, decay), some in groups.items()
+    ]
+    return torch.optim.SGD(options, lr=config.lr, momentum=config.momentum)
+
+
+def _by_parameter(model: BCNN, names: list[str], option: str, factors: dict[str, float]) -> dict[str, float]:
+    """The factor of every parameter; a part that is none of the network's is refused."""
+    unused = dict(factors)
+    found = {}
+    for name in names:
+        parts = [part for part in factors if f".{part}." in f".{name}."]
+        for part in parts:
+            unused.pop(part, None)
+        found[name] = factors[parts[-1]] if parts else 1.0
+    if unused:
+        parts = [name for name, module in model.named_modules() if name and any(True for _ in module.parameters())]
+        raise unknown_name("finetune", f"part to train in {option}", next(iter(unused)), parts)
+    return found
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -8,9 +8,11 @@ import torch
 
 from bcnn.classify.fit import fit_classifier
 from bcnn.data.contract import TEST, TRAIN
+from bcnn.experiments.contract import to_plain
 from bcnn.experiments.jobs.frozen import Frozen, describe_stored, source_of
 from bcnn.experiments.jobs.tuned import tuned
 from bcnn.experiments.table1_normalization import NORMALIZATIONS
+from bcnn.experiments.table1_normalization import job as row
 from bcnn.experiments.workshop import plain_head
 from bcnn.files import read_csv
 from bcnn.pooling.head import PRESETS, Head, HeadConfig
@@ -22,6 +24,8 @@ HEADS = {
     **PRESETS,
     **{name: HeadConfig(normalize=normalize, eps=eps) for name, (normalize, eps) in NORMALIZATIONS.items()},
     "power": HeadConfig(normalize=("matrix_power(0.3)", "signed_sqrt", "l2")),
+    "papers": HeadConfig(normalize=("matrix_sqrt", "signed_sqrt(delta=0)", "l2"), eps=1e-6, eps_scale="largest"),
+    "absolute": HeadConfig(eps=0.5, eps_scale="absolute"),
     "newton": HeadConfig(normalize=("matrix_sqrt(forward='newton_schulz', num_iters=5)", "signed_sqrt", "l2")),
 }
 
@@ -58,6 +62,27 @@ def test_predictions_are_those_of_train(lab, tmp_path):
         assert [classes[i] for i in own["predicted"]] == [line["class1"] for line in lines]
         assert [classes[i] for i in own["truth"]] == [line["truth"] for line in lines]
         assert own["accuracy"] == json.loads((tmp_path / preset / "metrics.json").read_text())["accuracy"]
+
+
+def test_the_papers_ridge_and_scale_are_those_of_train(lab, tmp_path):
+    shop, subject, _ = lab
+    job = row(replace(subject, ridge="paper", rescale="median"), "sqrt + sgnsqrt")
+    assert (job.eps, job.eps_scale, job.rescale) == (1e-6, "largest", "median")
+    assert job.normalize == ("matrix_sqrt", "signed_sqrt(delta=0)", "l2")
+    config = RunConfig(
+        spec=shop.data["cub"], preset=("improved_bcnn",), backbone="tiny", weights=None, size=subject.size,
+        eps=job.eps, eps_scale=job.eps_scale, normalize=job.normalize, rescale=job.rescale,
+    )  # fmt: skip
+    train(config, tmp_path)
+    classes = [f"class_{i}" for i in range(3)]
+    lines = read_csv(tmp_path / "predictions.csv")
+    assert [classes[i] for i in job.run(shop)["predicted"]] == [line["class1"] for line in lines]
+
+
+def test_what_came_later_does_not_rename_earlier_jobs(lab):
+    _, subject, _ = lab
+    assert not {"rescale", "eps_scale"} & set(to_plain(row(subject, "sgnsqrt")))
+    assert to_plain(row(replace(subject, rescale="median"), "sgnsqrt"))["rescale"] == "median"
 
 
 def test_no_descriptors_are_left_behind(lab):

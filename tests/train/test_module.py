@@ -22,6 +22,19 @@ def test_every_part_has_its_learning_rate():
     assert rates["classifier.weight"] == pytest.approx(0.2)
 
 
+def test_every_part_has_its_weight_decay():
+    model = small_network()
+    config = FinetuneConfig(weight_decay=0.01, lr_scale=("classifier=10",), decay_scale=("classifier=0", "conv3=2"))
+    optimizer = make_optimizer(model, config)
+    found = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    decays = {name: found[id(p)] for name, p in model.named_parameters()}
+    assert decays["backbone.layers.conv1.weight"] == pytest.approx(0.01)
+    assert decays["backbone.layers.conv3.weight"] == pytest.approx(0.02)
+    assert decays["classifier.weight"] == decays["classifier.bias"] == 0
+    with pytest.raises(ValueError, match="part to train in decay_scale 'conv9'"):
+        make_optimizer(model, FinetuneConfig(decay_scale=("conv9=2",)))
+
+
 def test_an_unknown_part_is_refused():
     with pytest.raises(ValueError, match=r"lr_scale 'conv9'; did you mean|lr_scale 'conv9'"):
         make_optimizer(small_network(), FinetuneConfig(lr_scale=("conv9=2",)))

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,11 +28,11 @@ from ...classify.gram import as_matrix, scores
 from ...data.contract import TEST, TRAIN
 from ...features.folder import FeatureRows
 from ...pooling import POOLINGS
-from ...pooling.features import MIN_RIDGE
-from ...pooling.head import Head, HeadConfig
+from ...pooling.features import ridge_of_pooled
+from ...pooling.head import PAPERS_EPS, Head, HeadConfig
 from ...pooling.triangle import full_matrix
-from ..contract import Subject
-from .tuned import Tuned
+from ..contract import Subject, later, to_plain
+from .tuned import Tuned, papers_own
 
 if TYPE_CHECKING:
     from ..gauge import Gauge
@@ -69,7 +69,7 @@ def source_of(subject: Subject) -> Source:
 
 
 def _digest(tuned: Tuned) -> str:
-    return hashlib.sha256(json.dumps(asdict(tuned), sort_keys=True).encode()).hexdigest()[:8]
+    return hashlib.sha256(json.dumps(to_plain(tuned), sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ class Frozen:
     eps: float
     pooling: str = "bilinear"
     C: float = 1.0
+    eps_scale: str = later("trace")
+    rescale: str = later("none")
 
     @property
     def name(self) -> str:
@@ -104,7 +106,7 @@ class Frozen:
     @property
     def head(self) -> HeadConfig:
         """As `bcnn.Head` takes it."""
-        return HeadConfig(pooling=self.pooling, normalize=self.normalize, eps=self.eps)
+        return HeadConfig(pooling=self.pooling, normalize=self.normalize, eps=self.eps, eps_scale=self.eps_scale)
 
     def seconds(self, gauge: Gauge) -> float:
         """Normalizing all views, one Gram matrix, the SVMs, the scores."""
@@ -126,6 +128,7 @@ class Frozen:
                 C=self.C,
                 groups=own.groups.numpy(),
                 calibrate=False,
+                rescale=self.rescale,
             )
         fit_s = time.perf_counter() - described
         rows = stored.matrix(TEST)
@@ -148,6 +151,21 @@ class Frozen:
             "converged": fitted.converged,
             "time_s": {"fit": fit_s, "all": time.perf_counter() - begin, "describe": stored.time_s},
         }
+
+
+def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: str = "bilinear") -> Frozen:
+    """The job of a head with the frozen network, as the subject wants it: which ridge, which scale of the SVMs.
+
+    Args:
+        subject: of the experiment.
+        normalize: the head's normalizations.
+        eps: our ridge, relative to the trace; 0: none.
+        pooling: the head's.
+    """
+    if subject.ridge == "paper":
+        eps = PAPERS_EPS if eps else 0.0
+        return Frozen(source_of(subject), papers_own(normalize), eps, pooling, eps_scale="largest", rescale=subject.rescale)
+    return Frozen(source_of(subject), normalize, eps, pooling, rescale=subject.rescale)
 
 
 @contextmanager
@@ -194,7 +212,6 @@ def describe_stored(head: Head, stored: Tensor) -> Tensor:
     if not POOLINGS[head.config.pooling].symmetric:
         return head.normalize_matrix(stored)
     A = full_matrix(stored)
-    diagonal = A.diagonal(dim1=-2, dim2=-1)
-    if head.config.eps:
-        diagonal += (head.config.eps * diagonal.sum(-1, keepdim=True)).clamp_min(MIN_RIDGE)
+    ridge = ridge_of_pooled(A, eps=head.config.eps, eps_scale=head.config.eps_scale)
+    A.diagonal(dim1=-2, dim2=-1).add_(ridge[:, None])
     return head.normalize_matrix(A)

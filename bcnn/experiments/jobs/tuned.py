@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...pooling.head import PAPERS_EPS, PRESETS
 from ...runs.config import RunConfig
 from ...runs.predictions import text_of
 from ...train.checkpoint import BEST
 from ...train.config import HOW, FinetuneConfig
-from ..contract import Subject
+from ...train.recipes import with_recipe
+from ..contract import Subject, later
 
 if TYPE_CHECKING:
     from ..gauge import Gauge
@@ -39,7 +42,8 @@ class Tuned:
     epochs: int
     seed: int
     scheme: str  # a key of `SCHEMES`
-    options: str  # what it stands for, as JSON
+    options: str  # everything else that the result depends on, as JSON
+    recipe: str = later("ours")  # what its options of fine-tuning are called
 
     @property
     def name(self) -> str:
@@ -64,12 +68,13 @@ class Tuned:
 
     def config(self, shop: Workshop) -> RunConfig:
         """Of the run."""
-        own, how = SCHEMES[self.scheme], shop.options
-        tuning = {"epochs": self.epochs, **own.get("finetune", {})}
-        run = {name: value for name, value in own.items() if name != "finetune"}
+        how = shop.options
+        run = {name: tuple(v) if isinstance(v, list) else v for name, v in json.loads(self.options).items()}
+        tuning = {name: tuple(v) if isinstance(v, list) else v for name, v in run.pop("finetune").items()}
+        tuning |= {name: v for name, v in SCHEMES[self.scheme].get("finetune", {}).items() if name in HOW}
         return RunConfig(
             spec=shop.data[self.dataset], backbone=self.network, weights=shop.weights, size=self.size, seed=self.seed,
-            finetune=FinetuneConfig(**tuning), device=how.device, workers=how.workers, batch=how.batch,
+            finetune=FinetuneConfig(epochs=self.epochs, **tuning), device=how.device, workers=how.workers, batch=how.batch,
             strict=how.strict, features=str(shop.before_folder(self)), **run,
         )  # fmt: skip
 
@@ -118,16 +123,28 @@ def tuned(subject: Subject, scheme: str) -> tuple[Tuned, ...]:
     """One job a seed."""
     return tuple(
         Tuned(subject.dataset, subject.images, subject.network, subject.weights, subject.parameters, subject.tuned_size,
-              subject.epochs, seed, scheme, _options(scheme))
+              subject.epochs, seed, scheme, _options(subject, scheme), subject.recipe)
         for seed in subject.seeds
     )  # fmt: skip
 
 
-def _options(scheme: str) -> str:
-    """What the result depends on."""
-    own = dict(SCHEMES[scheme])
-    tuning = {name: value for name, value in own.pop("finetune", {}).items() if name not in HOW}
-    return json.dumps({**own, **tuning}, sort_keys=True)
+def _options(subject: Subject, scheme: str) -> str:
+    """Every number that the result depends on: a recipe that changes one day is another job then."""
+    run = dict(SCHEMES[scheme])
+    given = {"freeze_until": subject.freeze_until, **run.pop("finetune", {})}
+    tuning = asdict(FinetuneConfig(**with_recipe(subject.recipe, given)))
+    run |= {"rescale": subject.rescale, "finetune": {n: v for n, v in tuning.items() if n not in (*HOW, "epochs")}}
+    if subject.ridge == "paper":
+        preset = PRESETS[run.get("preset", ("improved_bcnn",))[0]]
+        run["normalize"] = papers_own(run.get("normalize", preset.normalize))
+        if preset.eps:
+            run |= {"eps": PAPERS_EPS, "eps_scale": "largest"}
+    return json.dumps(run, sort_keys=True)
+
+
+def papers_own(normalize: Sequence[str]) -> tuple[str, ...]:
+    """The same normalizations with the exact signed square root (Sec. 2.1)."""
+    return tuple("signed_sqrt(delta=0)" if text == "signed_sqrt" else text for text in normalize)
 
 
 def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
