@@ -91,12 +91,12 @@ def cases(A: Tensor) -> Iterator[Case]:
     options: dict[str, dict[str, dict[str, Any]]] = {
         "sqrt": {
             "bcnn.sqrtm (default)": {},
-            "bcnn.sqrtm precision=high": {"precision": "high"},
-            "eigen + svd, Eq. (2)-(4)": {"backward": "svd"},
-            "eigen + svd_truncated": {"backward": "svd_truncated"},
-            "svd + svd": {"forward": "svd", "backward": "svd"},
-            "svd + lyapunov": {"forward": "svd", "backward": "lyapunov"},
-            "eigen + lyapunov bartels_stewart": {"solver": "bartels_stewart"},
+            "bcnn.sqrtm precision=fast": {"precision": "fast"},
+            "eigen + svd, Eq. (2)-(4)": {"backward": "svd", "precision": "fast"},
+            "eigen + svd_truncated": {"backward": "svd_truncated", "precision": "fast"},
+            "svd + svd": {"forward": "svd", "backward": "svd", "precision": "fast"},
+            "svd + lyapunov": {"forward": "svd", "backward": "lyapunov", "precision": "fast"},
+            "eigen + lyapunov bartels_stewart": {"solver": "bartels_stewart", "precision": "fast"},
             "denman_beavers + lyapunov": {"forward": "denman_beavers", "tol": 1e-5},
             "newton_schulz 5 + unrolled": {"forward": "newton_schulz", "num_iters": 5, "backward": "unrolled"},
             "newton_schulz 20 + unrolled": {**newton, "backward": "unrolled"},
@@ -108,15 +108,15 @@ def cases(A: Tensor) -> Iterator[Case]:
         },
         "log": {
             "bcnn.logm (default)": {},
-            "svd + svd": {"forward": "svd", "backward": "svd", "precision": "standard"},
-            "eigen + svd, Eq. (2)-(4)": {"backward": "svd", "precision": "standard"},
+            "svd + svd": {"forward": "svd", "backward": "svd", "precision": "fast"},
+            "eigen + svd, Eq. (2)-(4)": {"backward": "svd", "precision": "fast"},
             "inverse_scaling_squaring + loewner": {"forward": "inverse_scaling_squaring", "lower": lower},
             "inverse_scaling_squaring + unrolled": {"backward": "unrolled", "lower": lower, "store": False},
         },
         "power": {
             f"bcnn.powm({EXPONENT}) (default)": {},
-            "svd + svd": {"forward": "svd", "backward": "svd", "precision": "standard"},
-            "eigen + svd, Eq. (2)-(4)": {"backward": "svd", "precision": "standard"},
+            "svd + svd": {"forward": "svd", "backward": "svd", "precision": "fast"},
+            "eigen + svd, Eq. (2)-(4)": {"backward": "svd", "precision": "fast"},
         },
     }
     wrappers: dict[str, Callable[..., Any]] = {"sqrt": sqrtm, "log": logm, "power": partial(powm, p=EXPONENT)}

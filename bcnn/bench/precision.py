@@ -64,12 +64,14 @@ def _ours(**options: Any) -> Callable[[Tensor], Tensor]:
 METHODS: dict[str, Callable[[Tensor], Tensor]] = {
     "eigh + autograd": _by_eigh,  # as other people write it
     "svd + autograd": _by_svd,
-    "svd": _ours(forward="svd", backward="svd"),  # Eq. (2)-(4)
-    "svd_truncated": _ours(forward="svd", backward="svd_truncated"),  # what fails it sets to zero: an error of 1
-    "lyapunov": _ours(forward="svd", backward="lyapunov"),  # Eq. (6), in the same basis as "svd"
+    "svd": _ours(forward="svd", backward="svd", precision="fast"),  # Eq. (2)-(4)
+    "svd_truncated": _ours(
+        forward="svd", backward="svd_truncated", precision="fast"
+    ),  # what fails it sets to zero: an error of 1
+    "lyapunov": _ours(forward="svd", backward="lyapunov", precision="fast"),  # Eq. (6), in the same basis as "svd"
     # Both rules with a basis that is better than either: what the rule itself loses.
-    "svd, high precision": _ours(forward="eigen", backward="svd", precision="high"),
-    "lyapunov, high precision": _ours(forward="eigen", backward="lyapunov", precision="high"),
+    "svd, high precision": _ours(forward="eigen", backward="svd"),
+    "lyapunov, high precision": _ours(forward="eigen", backward="lyapunov"),
     "newton_schulz 20 + lyapunov": _ours(forward="newton_schulz", num_iters=20, backward="lyapunov", solver="eigen"),
     "newton_schulz 5 + unrolled": _ours(forward="newton_schulz", num_iters=5, backward="unrolled"),
     "newton_schulz 20 + unrolled": _ours(forward="newton_schulz", num_iters=20, backward="unrolled"),

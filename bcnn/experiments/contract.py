@@ -41,7 +41,6 @@ class Subject:
     recipe: str = "ours"  # of fine-tuning, a name of `train.recipes.RECIPES`
     freeze_until: str | None = None  # layers that are not fine-tuned
 
-
     def __post_init__(self) -> None:
         for name, choices in (("rescale", RESCALES), ("ridge", RIDGES), ("recipe", RECIPES)):
             if getattr(self, name) not in choices:

@@ -108,7 +108,22 @@ def _is_fake(A: Tensor) -> bool:
 
 def check_values(check: Callable[..., None], *tensors: Tensor) -> None:
     """Call a check that looks at values, under `torch.func` as well."""
-    _OnValues.apply(check, *(t.detach() for t in tensors))
+    plain = (t.detach() for t in tensors)
+    if is_transformed():
+        _OnValues.apply(check, *plain)
+    else:
+        check(*plain)
+
+
+def may_branch(x: Tensor) -> bool:
+    """Whether code may go by values: where they are there, on the CPU, and nobody records the way that is taken."""
+    return not is_transformed() and should_check(None, x)
+
+
+def is_transformed() -> bool:
+    """Whether a transform of `torch.func` is at work, or might be: old versions of torch do not say."""
+    active = getattr(torch._C, "_are_functorch_transforms_active", None)
+    return active is None or bool(active())
 
 
 class _OnValues(torch.autograd.Function):

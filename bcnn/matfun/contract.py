@@ -43,8 +43,6 @@ class SpectralFunction:
     inverse: Callable[[Tensor, Tensor | None], Tensor]  # A again from Z, for residuals
     # sigma g'(sigma) as a matrix, from Z and p: Euler's term in the gradient through the scaling of A
     euler: Callable[[Tensor, Tensor | None], Tensor]
-    # Of the decomposition, unless asked otherwise: "high" where float32 would cost the gradient more than a few percent
-    precision: str = "standard"
     dg_dp: Callable[[Tensor, Tensor], Tensor] | None = None
     p: Tensor | None = None
     # The rounding unit of A as the caller gave it, before half precision became float32; set where a plan is made.
@@ -52,7 +50,7 @@ class SpectralFunction:
 
     def at(self, p: Tensor | None) -> SpectralFunction:
         """The same function with its exponent bound."""
-        return replace(self, p=p)
+        return self if p is None else replace(self, p=p)
 
 
 Algorithm = Callable[[Tensor, SpectralFunction], ForwardState]

@@ -15,7 +15,7 @@ from ..linalg.scaling import SCALES
 
 Check = Callable[[str, str, Any], None]  # who, name, value
 
-PRECISIONS = ("auto", "standard", "high")
+PRECISIONS = ("high", "fast")
 
 
 def one_of(names: Collection[str], *, or_tensor: bool = False) -> Check:

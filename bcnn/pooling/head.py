@@ -23,7 +23,6 @@ from .features import check_eps, check_layout
 from .normalize import NORMALIZATIONS, make_normalization, parse
 from .triangle import entries, multiplicity
 
-
 PAPERS_EPS = 1e-6  # of the largest eigenvalue: epsilon = 1 where that is about 10^6 (Sec. 3.2)
 
 
@@ -250,14 +249,11 @@ def least_eigenvalue(config: HeadConfig, d: int) -> float | None:
 def methods_for(module: MatrixFunction, device: str, d: int, lower: float | None) -> dict[str, Any]:
     """The options that a head chooses for a matrix function whose methods are left open.
 
-    The signed square root after it blows up what rounding leaves where a zero should be. On a CPU decompositions are in
-    float64, therefore, which is cheap next to the network; where products replace them, they are told how far down
-    the spectrum goes, which saves two fifths of them and most of the error.
+    Where products take the place of a decomposition, they are told how far down the spectrum goes, which saves two
+    fifths of them and most of the error.
     """
     if not module.open_methods:
         return {}
-    if device == "cpu":
-        return {"precision": "high"}
     forward, _ = resolve_auto(module.function.name, device, d)
     if not FORWARDS[forward].for_accelerators or lower is None or lower < 16 * torch.finfo(torch.float32).eps:
         return {}

@@ -164,7 +164,9 @@ def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: st
     """
     if subject.ridge == "paper":
         eps = PAPERS_EPS if eps else 0.0
-        return Frozen(source_of(subject), papers_own(normalize), eps, pooling, eps_scale="largest", rescale=subject.rescale)
+        return Frozen(
+            source_of(subject), papers_own(normalize), eps, pooling, eps_scale="largest", rescale=subject.rescale
+        )
     return Frozen(source_of(subject), normalize, eps, pooling, rescale=subject.rescale)
 
 

@@ -111,7 +111,14 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "bcnn": {"preset": ("bcnn",)},
     "lyapunov": {"backward": "lyapunov"},
     # Truncated, and steps that fail left out, as the paper does; plain SVD gradients are not finite in any batch.
-    "svd_truncated": {"forward": "svd", "backward": "svd_truncated", "finetune": {"on_nonfinite": "skip"}},
+    "svd_truncated": {
+        "normalize": (
+            "matrix_sqrt(forward='svd', backward='svd_truncated', precision='fast')",  # single precision, like the paper
+            "signed_sqrt",
+            "l2",
+        ),
+        "finetune": {"on_nonfinite": "skip"},
+    },
     "unrolled": {"forward": "newton_schulz", "num_iters": 5, "backward": "unrolled"},
     "identity": {"backward": "identity", "finetune": {"lr": 0.0001}},  # diverges within an epoch at 0.001
     "log": {"preset": ("o2p",), "backward": "loewner"},

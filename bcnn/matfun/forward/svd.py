@@ -12,7 +12,7 @@ from ..contract import ForwardState, SpectralFunction
 from .eigen import spectral
 
 
-def svd(A: Tensor, f: SpectralFunction, *, precision: str = "auto", tolerance: float | None = None) -> ForwardState:
+def svd(A: Tensor, f: SpectralFunction, *, precision: str = "high", tolerance: float | None = None) -> ForwardState:
     r"""``f(A) = U g(Sigma) U^T`` by the SVD ``A = U Sigma U^T``.
 
     Paper: Sec. 2.2; the column "SVD" of Table 3.

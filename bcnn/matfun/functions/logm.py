@@ -16,14 +16,15 @@ from torch import Tensor
 from ..compose import MatrixFunctionInfo, matrix_function
 from ..contract import SpectralFunction
 
+TINY = 1e-30
+
 
 def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
     # With t = log a - log b: a - b = 2 sqrt(ab) sinh(t/2), so (log a - log b) / (a - b) = (t/2) / sinh(t/2) / sqrt(ab).
     # Rounding in t costs only as much as itself: the function is smooth and flat at t = 0, where it is 1.
-    root, log = sigma.sqrt(), sigma.log()
-    half = (log[..., :, None] - log[..., None, :]) / 2
-    smooth = torch.where(half == 0, torch.ones_like(half), half / half.sinh())
-    return smooth / (root[..., :, None] * root[..., None, :])
+    root, half = sigma.sqrt(), sigma.log() / 2
+    t = (half[..., :, None] - half[..., None, :]).abs_().clamp_min_(TINY)  # TINY / sinh(TINY) is 1
+    return t.div_(t.sinh().mul_(root[..., :, None]).mul_(root[..., None, :]))
 
 
 def positive_floor(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
@@ -40,7 +41,6 @@ LOG = SpectralFunction(
     floor=positive_floor,
     inverse=lambda Z, p: torch.linalg.matrix_exp(Z),
     euler=lambda Z, p: torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device),
-    precision="high",
 )
 
 
@@ -73,7 +73,7 @@ def logm(
         backward: "auto" (= "loewner"), or another name of `BACKWARDS`.
         check: as in `sqrtm`.
         return_info: return ``(Z, info)`` with the residual ||A - exp(Z)|| / ||A|| and the number of steps.
-        **options: those of the two methods; ``precision="standard"`` keeps float32 inside.
+        **options: those of the two methods; ``precision="fast"`` keeps float32 inside.
 
     Returns:
         Z of the shape, dtype and device of A.

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from ...linalg import spectrum
+from ...linalg.autodiff import may_branch
 from ...linalg.spectrum import NULL_UNITS
 from ..compose import MatrixFunctionInfo, matrix_function
 from ..contract import SpectralFunction
-from .logm import positive_floor
+from .logm import TINY, positive_floor
 
 
 def _column(p: Tensor | None) -> Tensor:
@@ -37,21 +38,23 @@ def _dg_dp(sigma: Tensor, p: Tensor) -> Tensor:
 
 
 def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
-    # With t = |log a - log b|: (a^p - b^p) / (a - b) = (ab)^((p-1)/2) sinh(pt/2) / sinh(t/2), and p where t = 0. The
-    # hyperbolic sines are written with one exponential for all that may overflow.
+    # With t = |log a - log b| and a the larger of the two: (a^p - b^p) / (a - b) = a^(p-1) (1 - e^(-pt)) / (1 - e^(-t))
+    # for p > 0 and b^p / a times the same of -p, with the sign turned, for p < 0; p where t = 0.
     q = _column(p)[..., None]
     log = sigma.clamp_min(torch.finfo(sigma.dtype).tiny).log()
-    t = (log[..., :, None] - log[..., None, :]).abs()
-    middle = (log[..., :, None] + log[..., None, :]) / 2
-    ratio = torch.where(t == 0, q.abs(), (-q.abs() * t).expm1() / (-t).expm1())
-    K = q.sign() * ((q - 1) * middle + (q.abs() - 1) * t / 2).exp() * ratio
+    t = (log[..., :, None] - log[..., None, :]).abs_().clamp_min_(TINY)
+    K = (-q.abs() * t).expm1_().div_(t.neg_().expm1_())
+    larger, smaller = (own(log[..., :, None], log[..., None, :]) for own in (torch.maximum, torch.minimum))
+    K = K * q.sign() * torch.where(q < 0, q * smaller - larger, (q - 1) * larger).exp_()
+    null = NULL_UNITS * eps * sigma.amax(-1, keepdim=True)
+    if may_branch(sigma) and bool((sigma > null).all()):
+        return K
     # Against an eigenvalue of exactly zero nothing cancels. Between two null vectors p < 1 is infinite: set to 0.
     high = torch.maximum(sigma[..., :, None], sigma[..., None, :])
     low = torch.minimum(sigma[..., :, None], sigma[..., None, :])
     K = torch.where((low == 0) & (high > 0), (high**q - low**q) / high, K)
     K = torch.where(high == 0, (q == 1).to(K), K)
-    null = high <= NULL_UNITS * eps * sigma.amax(-1)[..., None, None]
-    return torch.where(null & (q < 1), torch.zeros_like(K), K)
+    return torch.where((high <= null[..., None]) & (q < 1), torch.zeros_like(K), K)
 
 
 def _floor(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
@@ -77,7 +80,6 @@ POWER = SpectralFunction(
     floor=_floor,
     inverse=_inverse,
     euler=_euler,
-    precision="high",
     dg_dp=_dg_dp,
 )
 
@@ -116,7 +118,7 @@ def powm(
         backward: "auto" (= "loewner"), or another name of `BACKWARDS`.
         check: as in `sqrtm`.
         return_info: return ``(Z, info)`` with the residual ||A - Z^(1/p)|| / ||A||, meaningless for p near 0.
-        **options: those of the two methods; ``precision="standard"`` keeps float32 inside.
+        **options: those of the two methods; ``precision="fast"`` keeps float32 inside.
 
     Returns:
         Z of the dtype and device of A, shape (..., d, d).
