@@ -1,8 +1,8 @@
 """How far the authors' logistic regression goes: their descent beside ours with several C.
 
-Their scripts start the last layer of fine-tuning by stochastic gradient descent on the descriptors of the training images
-without their flips: 300 epochs, batches of 256, learning rate 1 (0.001, times 1000 of the layer), momentum 0.9, no weight
-decay. It ends far from the minimum. Ours is solved exactly with a penalty: which C comes nearest?
+Their scripts start the last layer of fine-tuning by stochastic gradient descent on the descriptors of the training
+images without their flips: 300 epochs, batches of 256, learning rate 1 (0.001, times 1000 of the layer), momentum 0.9,
+no weight decay. It ends far from the minimum. Ours is solved exactly with a penalty: which C comes nearest?
 
 Run: bcnn extract cub:CUB_46 --backbone alexnet --out runs/features && python benchmarks/authors_start.py runs/features
 """

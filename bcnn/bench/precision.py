@@ -65,9 +65,8 @@ METHODS: dict[str, Callable[[Tensor], Tensor]] = {
     "eigh + autograd": _by_eigh,  # as other people write it
     "svd + autograd": _by_svd,
     "svd": _ours(forward="svd", backward="svd", precision="fast"),  # Eq. (2)-(4)
-    "svd_truncated": _ours(
-        forward="svd", backward="svd_truncated", precision="fast"
-    ),  # what fails it sets to zero: an error of 1
+    # What fails it sets to zero: an error of 1.
+    "svd_truncated": _ours(forward="svd", backward="svd_truncated", precision="fast"),
     "lyapunov": _ours(forward="svd", backward="lyapunov", precision="fast"),  # Eq. (6), in the same basis as "svd"
     # Both rules with a basis that is better than either: what the rule itself loses.
     "svd, high precision": _ours(forward="eigen", backward="svd"),

@@ -1,7 +1,7 @@
 """Everything that makes a fine-tuning, as plain data.
 
 Paper: Sec. 3.2, "Training and evaluation": logistic regression first, then stochastic gradient descent with momentum,
-50 to 100 epochs, learning rate 0.001, left-right flips. What it does not say, `recipes` takes from the authors' scripts.
+50 to 100 epochs, learning rate 0.001, left-right flips. What it does not say is in the authors' scripts: `recipes`.
 """
 
 from __future__ import annotations

@@ -1,21 +1,17 @@
 """Whole sets of options for fine-tuning, by name; an option that is given goes before that of the recipe.
 
-"paper" is what the paper says (Sec. 3.2, "Training and evaluation") and, where it says nothing, what the authors' released
-MATLAB scripts do (bcnn-package: `run_experiments_bcnn_train.m`, `imdb_bcnn_train_dag.m`, `initializeNetworkSharedWeights.m`
-and, of the improved network, `initializeNonlinearMatrixLayer.m`):
+"paper" is what the paper says (Sec. 3.2, "Training and evaluation") and, where it says nothing, what the authors'
+released MATLAB scripts do, as they stand in public forks (`run_experiments_bcnn_train.m`, `imdb_bcnn_train_dag.m`,
+`initializeNetworkSharedWeights.m` and, of the improved network, `initializeNonlinearMatrixLayer.m`):
 
-| option | value | where it stands |
-| --- | --- | --- |
-| epochs | 100 | the paper: 50 to 100; the scripts: numEpochs 100 |
-| lr | 0.001 | the paper |
-| momentum | 0.9 | the scripts |
-| batch_size | 64 | the scripts, for networks of VGG-M's size |
-| weight_decay | 0.0005 | MatConvNet's default, which the scripts leave alone |
-| lr_scale | classifier=1000 | the scripts: learningRate 1000 of the last layer's weights and bias |
-| decay_scale | classifier=0 | the scripts: weightDecay 0 of both |
-| init_c | 10 | the scripts start the last layer by 300 epochs of descent without weight decay, stopped far from its end; \
-`benchmarks/authors_start.py` does the same, and C = 10 comes nearest in training loss and length of the weights |
-| val_share | 0 | the scripts train on all training images and keep the last epoch |
+- epochs 100: the paper says 50 to 100, the scripts numEpochs 100.
+- lr 0.001: the paper; momentum 0.9: the scripts; weight_decay 0.0005: the default of MatConvNet, which they leave alone.
+- batch_size 64: the scripts, for networks of VGG-M's size.
+- lr_scale classifier=1000, decay_scale classifier=0: the scripts give the last layer, its bias included, a thousand
+  times the learning rate and no weight decay.
+- init_c 10: the scripts start the last layer by 300 epochs of descent without weight decay, which end far from its
+  minimum. `benchmarks/authors_start.py` does the same; C = 10 comes nearest in loss and length of the weights.
+- val_share 0: the scripts train on all training images and keep the last epoch.
 
 "ours" is what did best here on images held out of the training split (docs/finetuning.md has the figures).
 """

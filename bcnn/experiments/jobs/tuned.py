@@ -69,13 +69,13 @@ class Tuned:
     def config(self, shop: Workshop) -> RunConfig:
         """Of the run."""
         how = shop.options
-        run = {name: tuple(v) if isinstance(v, list) else v for name, v in json.loads(self.options).items()}
-        tuning = {name: tuple(v) if isinstance(v, list) else v for name, v in run.pop("finetune").items()}
+        run: dict[str, Any] = _tuples(json.loads(self.options))
+        tuning: dict[str, Any] = _tuples(run.pop("finetune"))
         tuning |= {name: v for name, v in SCHEMES[self.scheme].get("finetune", {}).items() if name in HOW}
         return RunConfig(
             spec=shop.data[self.dataset], backbone=self.network, weights=shop.weights, size=self.size, seed=self.seed,
-            finetune=FinetuneConfig(epochs=self.epochs, **tuning), device=how.device, workers=how.workers, batch=how.batch,
-            strict=how.strict, features=str(shop.before_folder(self)), **run,
+            finetune=FinetuneConfig(epochs=self.epochs, **tuning), device=how.device, workers=how.workers,
+            batch=how.batch, strict=how.strict, features=str(shop.before_folder(self)), **run,
         )  # fmt: skip
 
     def run(self, shop: Workshop) -> dict[str, Any]:
@@ -110,10 +110,11 @@ class Tuned:
 SCHEMES: dict[str, dict[str, Any]] = {
     "bcnn": {"preset": ("bcnn",)},
     "lyapunov": {"backward": "lyapunov"},
-    # Truncated, and steps that fail left out, as the paper does; plain SVD gradients are not finite in any batch.
+    # Truncated, steps that fail left out, and in single precision, as the paper does; plain SVD gradients are not
+    # finite in any batch.
     "svd_truncated": {
         "normalize": (
-            "matrix_sqrt(forward='svd', backward='svd_truncated', precision='fast')",  # single precision, like the paper
+            "matrix_sqrt(forward='svd', backward='svd_truncated', precision='fast')",
             "signed_sqrt",
             "l2",
         ),
@@ -147,6 +148,11 @@ def _options(subject: Subject, scheme: str) -> str:
         if preset.eps:
             run |= {"eps": PAPERS_EPS, "eps_scale": "largest"}
     return json.dumps(run, sort_keys=True)
+
+
+def _tuples(content: dict[str, Any]) -> dict[str, Any]:
+    """Lists of JSON as the tuples they were."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
 
 
 def papers_own(normalize: Sequence[str]) -> tuple[str, ...]:
