@@ -28,6 +28,7 @@ from ..errors import unknown_name
 from ..matfun.functions.logm import logm
 from ..matfun.functions.powm import powm
 from ..matfun.functions.sqrtm import sqrtm
+from . import rivals
 from .regimes import REGIMES, RIDGE
 from .timing import time_rounds
 
@@ -82,6 +83,10 @@ def _by_svd(g: Callable[[Tensor], Tensor], A: Tensor) -> Tensor:
     return (U * g(sigma)[..., None, :]) @ U.mT
 
 
+def _in_float64(run: Callable[[Tensor], Tensor], A: Tensor) -> Tensor:
+    return run(A.double()).to(A.dtype)
+
+
 def cases(A: Tensor) -> Iterator[Case]:
     """Every case, the baseline of its function first; the ridge gives the iterations their range for free."""
     lower = RIDGE / torch.linalg.matrix_norm(A).max().item()
@@ -122,7 +127,10 @@ def cases(A: Tensor) -> Iterator[Case]:
     wrappers: dict[str, Callable[..., Any]] = {"sqrt": sqrtm, "log": logm, "power": partial(powm, p=EXPONENT)}
     for function, methods in options.items():
         yield Case(function, BASELINE, partial(_by_eigh, SCALARS[function]))
+        yield Case(function, "eigh float64 + autograd", partial(_in_float64, partial(_by_eigh, SCALARS[function])))
         yield Case(function, "svd + autograd", partial(_by_svd, SCALARS[function]))
+        for name, rival in rivals.find(function)[0].items():
+            yield Case(function, name, rival)
         for label, arguments in methods.items():
             yield Case(function, label, partial(wrappers[function], **arguments))
 

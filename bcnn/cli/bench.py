@@ -36,6 +36,7 @@ def bench_matfun(
 ) -> None:
     """Time and precision of matrix functions and their gradients, as ratios to torch.linalg.eigh + autograd."""
     from ..bench import matfun as measure
+    from ..bench import rivals
     from ..report import matfun as report
 
     default_dims, default_batch, default_rounds = ("128", 4, 3) if quick else ("512", 8, 7)
@@ -53,6 +54,8 @@ def bench_matfun(
         return measure.to_records(rows)
 
     _measure("matfun", run, report, out, threads)
+    for name, why in rivals.missing().items():
+        typer.echo(f"Left out: {name}, {why}." + (" pip install 'bcnn[rivals]'" if why == "not installed" else ""))
 
 
 @app.command("pooling")

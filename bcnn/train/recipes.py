@@ -5,7 +5,7 @@ released MATLAB scripts do, as they stand in public forks (`run_experiments_bcnn
 `initializeNetworkSharedWeights.m` and, of the improved network, `initializeNonlinearMatrixLayer.m`):
 
 - epochs 100: the paper says 50 to 100, the scripts numEpochs 100.
-- lr 0.001: the paper; momentum 0.9: the scripts; weight_decay 0.0005: the default of MatConvNet, which they leave alone.
+- lr 0.001: the paper; momentum 0.9: the scripts; weight_decay 0.0005: MatConvNet's default, which they leave alone.
 - batch_size 64: the scripts, for networks of VGG-M's size.
 - lr_scale classifier=1000, decay_scale classifier=0: the scripts give the last layer, its bias included, a thousand
   times the learning rate and no weight decay.
