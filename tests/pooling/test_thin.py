@@ -125,7 +125,7 @@ def test_forward_mode_is_refused_with_the_remedy():
 
 
 def test_the_product_for_large_matrices():
-    X, ridge = relu_features(3, 300, 20), torch.full((3,), 0.1, dtype=torch.float64)
+    X, ridge = relu_features(3, 400, 20), torch.full((3,), 0.1, dtype=torch.float64)
     torch.testing.assert_close(thin("sqrt", X, ridge), thick("sqrt", X, ridge))
 
 
