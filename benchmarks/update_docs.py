@@ -2,10 +2,10 @@
 
 Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, or choose_eps.py)
 
-Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench pooling|svm|extract|step: START OF A TITLE`` or
-``all``; ``eps: BACKBONE``; ``train: NAME`` and ``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the
-comparison.csv of a run and of `bcnn compare`; ``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and
-``reproduce: costs``.
+Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench small: FUNCTION`` for small_*.csv;
+``bench pooling|svm|extract|step: START OF A TITLE`` or ``all``; ``eps: BACKBONE``; ``rescale: all``; ``train: NAME`` and
+``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the comparison.csv of a run and of `bcnn compare`;
+``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and ``reproduce: costs``.
 """
 
 import re
@@ -41,6 +41,22 @@ def matfun_table(argument: str) -> str:
     return matfun.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
 
 
+def small_table(function: str) -> str:
+    """Rows: methods; columns: d; times as ratios to eigh + autograd in the same rounds, forward and backward."""
+    records = [r for r in read_csv(only("small_*.csv")) if r["function"] == function]
+    dims = list(dict.fromkeys(r["dim"] for r in records))
+    lines = [f"| method | {' | '.join(f'd = {d}' for d in dims)} |", f"| --- |{' ---: |' * len(dims)}"]
+    for method in dict.fromkeys(r["method"] for r in records):
+        own = {r["dim"]: float(r["ratio"]) for r in records if r["method"] == method}
+        lines.append(f"| {method} | {' | '.join(f'{own[d]:.2f}' for d in dims)} |")
+    about = records[0]
+    lines += [
+        "",
+        f"{about['machine']}, {about['threads']} threads, torch {about['torch']}; batches of {about['batch']}.",
+    ]
+    return "\n".join(lines)
+
+
 def bench_table(name: str, report: ModuleType, argument: str) -> str:
     start = "" if argument == "all" else argument
     return report.markdown([r for r in read_csv(only(f"{name}_*.csv")) if r["group"].startswith(start)])
@@ -71,6 +87,23 @@ def eps_table(argument: str) -> str:
     )
 
 
+def rescale_table(argument: str) -> str:
+    """Rows: datasets; columns: heads; held-out accuracy without and with rescaling, and p of the difference."""
+    records = read_csv(RESULTS / "rescale.csv")
+    heads = list(dict.fromkeys(r["head"] for r in records))
+    lines = [f"| training images of | {' | '.join(heads)} |", f"| --- |{' --- |' * len(heads)}"]
+    for dataset in dict.fromkeys(r["dataset"] for r in records):
+        own = {r["head"]: r for r in records if r["dataset"] == dataset}
+        cells = [
+            f"{100 * float(own[h]['none']):.1f} to {100 * float(own[h]['median']):.1f} (p {float(own[h]['p']):.1g})"
+            if h in own
+            else ""
+            for h in heads
+        ]
+        lines.append(f"| {dataset} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def reproduced(argument: str) -> str:
     """The tables of an artifact that are not the paper's own nor the overview, which the report has."""
     results = Results()
@@ -85,11 +118,13 @@ def reproduced(argument: str) -> str:
 
 TABLES: dict[str, Callable[[str], str]] = {
     "bench matfun": matfun_table,
+    "bench small": small_table,
     "bench pooling": partial(bench_table, "pooling", pooling),
     "bench svm": partial(bench_table, "svm", svm),
     "bench extract": partial(bench_table, "extract", extract),
     "bench step": partial(bench_table, "step", step),
     "eps": eps_table,
+    "rescale": rescale_table,
     "train": train_table,
     "finetune": finetune_table,
     "reproduce": reproduced,

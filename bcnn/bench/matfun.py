@@ -143,10 +143,14 @@ def run(
     functions: tuple[str, ...],
     device: str,
     rounds: int,
+    methods: tuple[str, ...] = (),
     seed: int = 0,
     tick: Callable[[str, int], None] = lambda label, total: None,
 ) -> list[Row]:
-    """Measure every case; `tick` hears of each timed run and of how many there are in the present group."""
+    """Measure every case, or those whose label has one of `methods` in it, always beside the baseline.
+
+    `tick` hears of each timed run and of how many there are in the present group.
+    """
     for name in regimes:
         if name not in REGIMES:
             raise unknown_name("bench matfun", "regime", name, REGIMES)
@@ -158,14 +162,22 @@ def run(
         generator = torch.Generator().manual_seed(seed)
         A = REGIMES[regime](batch, d, generator).float()
         G = torch.randn(batch, d, d, generator=generator)
-        rows += _measure(regime, function, A.to(device), (G + G.mT).to(device) / 2, rounds, tick)
+        chosen = [case for case in cases(A) if case.function == function and _is_wanted(case, methods)]
+        if len(chosen) == 1:
+            labels = [case.label for case in cases(A) if case.function == function]
+            raise unknown_name("bench matfun", "method", ", ".join(methods), labels)
+        rows += _measure(regime, chosen, A.to(device), (G + G.mT).to(device) / 2, rounds, tick)
     return rows
 
 
+def _is_wanted(case: Case, methods: tuple[str, ...]) -> bool:
+    return case.label == BASELINE or not methods or any(word in case.label for word in methods)
+
+
 def _measure(
-    regime: str, function: str, A: Tensor, G: Tensor, rounds: int, tick: Callable[[str, int], None]
+    regime: str, chosen: list[Case], A: Tensor, G: Tensor, rounds: int, tick: Callable[[str, int], None]
 ) -> list[Row]:
-    chosen = [case for case in cases(A) if case.function == function]
+    function = chosen[0].function
     Z_exact, gradient_exact = reference(A, G, SCALARS[function])
     total = 2 * len(chosen) * (rounds + 1)
     label = f"{regime} {function} d={A.shape[-1]}"

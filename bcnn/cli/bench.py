@@ -24,6 +24,10 @@ def bench_matfun(
         "paper,rank_deficient,flat"
     ),
     function: Annotated[str, typer.Option(help="Of sqrt, log, power; separated by commas.")] = "sqrt,log,power",
+    method: Annotated[
+        str | None,
+        typer.Option(show_default="all", help="Methods whose name has this in it, such as bcnn; separated by commas."),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda (untested).")] = "cpu",
     rounds: Annotated[
         int | None, typer.Option(min=1, show_default="7", help="Timed rounds; every method once a round.")
@@ -49,6 +53,7 @@ def bench_matfun(
             functions=names("--function", function),
             device=check_device(device),
             rounds=rounds or default_rounds,
+            methods=names("--method", method) if method else (),
             tick=tick,
         )
         return measure.to_records(rows)

@@ -50,8 +50,8 @@ def pays_off(X: Tensor) -> bool:
 def thin_matrix_function(f: SpectralFunction, X: Tensor, ridge: Tensor, p: Tensor | float | None = None) -> Tensor:
     r"""``f(X X^T + ridge I)``, differentiable in X, in the ridge and in the exponent.
 
-    Valid: ridge > 0, n < d; any X, zero and rank-deficient ones included. Gram matrix and eigenvectors are taken in float64,
-    the large products in the precision of X: `bcnn bench pooling` shows the errors.
+    Valid: ridge > 0, n < d; any X, zero and rank-deficient ones included. Gram matrix and eigenvectors are taken in
+    float64, the large products in the precision of X: `bcnn bench pooling` shows the errors.
     First derivatives only; a second one is refused.
     Cost: products of 2 d^2 n operations, 5/8 forward and 2 backward; four of 2 d n^2; one n x n eigh.
 
