@@ -2,8 +2,8 @@
 
 Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, or choose_eps.py)
 
-Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench small: FUNCTION`` for small_*.csv;
-``bench pooling|svm|extract|step: START OF A TITLE`` or ``all``; ``eps: BACKBONE``; ``rescale: all``; ``train: NAME`` and
+Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench small|rivals: FUNCTION`` for small_*.csv;
+``bench pooling|svm|extract|step: START OF A TITLE`` or ``all``; ``eps: BACKBONE``; ``rescale: all``; ``train: NAME``,
 ``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the comparison.csv of a run and of `bcnn compare`;
 ``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and ``reproduce: costs``.
 """
@@ -39,6 +39,11 @@ def matfun_table(argument: str) -> str:
     regime, function = argument.split()
     records = read_csv(only("matfun_*.csv"))
     return matfun.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
+
+
+def rivals_table(function: str) -> str:
+    """Other packages beside ours, d = 512."""
+    return matfun.markdown([r for r in read_csv(only("rivals_*.csv")) if r["function"] == function])
 
 
 def small_table(function: str) -> str:
@@ -119,6 +124,7 @@ def reproduced(argument: str) -> str:
 TABLES: dict[str, Callable[[str], str]] = {
     "bench matfun": matfun_table,
     "bench small": small_table,
+    "bench rivals": rivals_table,
     "bench pooling": partial(bench_table, "pooling", pooling),
     "bench svm": partial(bench_table, "svm", svm),
     "bench extract": partial(bench_table, "extract", extract),

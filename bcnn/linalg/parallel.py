@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# From this size on a matrix is worth a call of its own; smaller ones go to the threads in equal shares, if all of them
-# together are work enough (measured with 2 threads: `num_matrices * d^3` operations, about three milliseconds).
+# Below this size a call is too short to be worth a thread (measured with 2 threads).
 MIN_DIM = 96
-MIN_WORK = 2**22
 
 
 def side_by_side(op: Callable[..., Any], A: Tensor, *, ranks: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -29,10 +27,8 @@ def side_by_side(op: Callable[..., Any], A: Tensor, *, ranks: tuple[int, ...]) -
         ranks: of the results, for one matrix: 1 for (d,), 2 for (d, d).
     """
     d, num_matrices, num_threads = A.shape[-1], A.shape[:-2].numel(), torch.get_num_threads()
-    is_worth_it = d >= MIN_DIM or num_matrices * d**3 >= MIN_WORK
-    if A.device.type != "cpu" or not is_worth_it or min(num_matrices, num_threads) < 2 or _is_watched(A):
+    if A.device.type != "cpu" or d < MIN_DIM or min(num_matrices, num_threads) < 2 or _is_watched(A):
         return tuple(op(A))
-    num_parts = num_matrices if d >= MIN_DIM else min(num_threads, num_matrices)
     # Memory comes from this thread: what a worker allocates is mapped anew, page by page.
     flat = A.detach().reshape(-1, d, d)
     results = [flat.new_empty(num_matrices, *(d,) * rank) for rank in ranks]
@@ -40,11 +36,10 @@ def side_by_side(op: Callable[..., Any], A: Tensor, *, ranks: tuple[int, ...]) -
     inference = torch.is_inference_mode_enabled()  # a thread's own setting, as is the gradient mode
 
     def one(i: int) -> None:
-        own = slice(num_matrices * i // num_parts, num_matrices * (i + 1) // num_parts)
         with torch.inference_mode(inference), torch.no_grad():
-            op(flat[own], out=tuple(result[own] for result in results))
+            op(flat[i], out=tuple(result[i] for result in results))
 
-    list(_pool(os.getpid(), num_threads).map(one, range(num_parts)))  # list: an exception is raised here
+    list(_pool(os.getpid(), num_threads).map(one, range(num_matrices)))  # list: an exception is raised here
     torch.set_num_threads(num_threads)  # a worker's own setting also becomes the default of threads yet to start
     return tuple(result.reshape(*A.shape[:-2], *result.shape[1:]) for result in results)
 
