@@ -35,6 +35,7 @@ from torch import Tensor
 import bcnn
 from bcnn import machine
 from bcnn.matfun.backward import BACKWARDS
+from bcnn.matfun.forward import FORWARDS
 from bcnn.matfun.plan import available_pairs
 
 OUTCOMES = ("right", "refused", "warned", "WRONG")
@@ -62,6 +63,7 @@ class Case(NamedTuple):
     dtype: torch.dtype
     spectrum: str
     scale: float
+    precision: str  # of a decomposition
     A: Tensor
 
 
@@ -79,7 +81,8 @@ def draw(seed: int) -> Case:
     sigma = scale * torch.tensor(SPECTRA[name](d, r), dtype=torch.float64)
     A = (Q * sigma) @ Q.mT
     p = r.choice([0.1, 0.25, 0.5, 0.75, 1.0, 1.5, -0.5]) if function == "power" else None
-    return Case(function, p, forward, backward, dtype, name, scale, ((A + A.mT) / 2).to(dtype))
+    precision = r.choice(["high", "fast"])
+    return Case(function, p, forward, backward, dtype, name, scale, precision, ((A + A.mT) / 2).to(dtype))
 
 
 def run(case: Case) -> tuple[str, str]:
@@ -87,6 +90,8 @@ def run(case: Case) -> tuple[str, str]:
     options: dict[str, Any] = {"forward": case.forward, "backward": case.backward}
     if case.forward in ("newton_schulz", "denman_beavers"):
         options["num_iters"] = 45 if case.forward == "newton_schulz" else 15
+    if FORWARDS[case.forward].basis:
+        options["precision"] = case.precision
     call = {"sqrt": bcnn.sqrtm, "log": bcnn.logm, "power": bcnn.powm}[case.function]
     arguments = () if case.p is None else (case.p,)
     leaf = case.A.clone().requires_grad_()

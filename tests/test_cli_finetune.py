@@ -37,6 +37,13 @@ def test_train_again_from_the_run_folder_and_compare(pictures, tmp_path):
     again = yaml.safe_load((tmp_path / "b" / "config.yaml").read_text())
     assert again == {**written, "seed": 1}
 
+    options = ("--recipe", "paper", "--epochs", "1", "--val-share", "0.2")
+    code, _, err = run("train", "--config", tmp_path / "a" / "config.yaml", *options, "--out", tmp_path / "c")
+    assert code == 0, err
+    papers = yaml.safe_load((tmp_path / "c" / "config.yaml").read_text())
+    assert (papers["lr_scale"], papers["decay_scale"]) == (["classifier=1000"], ["classifier=0"])  # before the file's
+    assert (papers["epochs"], papers["val_share"], papers["init_c"]) == (1, 0.2, 10)
+
     code, out, err = run("compare", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "table")
     assert code == 0, err
     assert "2 epochs" in out
@@ -60,6 +67,9 @@ def test_train_again_from_the_run_folder_and_compare(pictures, tmp_path):
         (["--finetune", "--select-on", "train"], "select_on 'train'"),
         (["--finetune", "--lr-scale", "conv1"], "lr_scale such as 'conv5=0.1', got 'conv1'"),
         (["--finetune", "--lr-scale", "conv7=2"], "lr_scale 'conv7'"),
+        (["--finetune", "--decay-scale", "conv7=2"], "decay_scale 'conv7'"),
+        (["--finetune", "--recipe", "papr"], "recipe 'papr'; did you mean 'paper'"),
+        (["--recipe", "paper"], "expected finetune with recipe"),
         (["--finetune", "--freeze-until", "conv7"], "layer to freeze until 'conv7'"),
         (["--finetune", "--on-nonfinite", "hope"], "on_nonfinite 'hope'"),
         (["--finetune", "--val-share", "1"], "expected val_share below 1"),

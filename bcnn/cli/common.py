@@ -11,9 +11,15 @@ if TYPE_CHECKING:
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Whether an option was typed, as against its default."""
+    """Whether an option was typed or stands in a YAML file, as against its default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name != "DEFAULT"
+
+
+def is_typed(context: typer.Context, name: str) -> bool:
+    """Whether it stands on the command line, as against a YAML file or its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def make_console() -> Console:

@@ -44,7 +44,9 @@ def reproduce(
     tuned_size: Annotated[
         int | None, typer.Option(min=1, help="Side of the images for fine-tuning.", show_default="--size")
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Of fine-tuning; the paper: 50 to 100.")] = 50,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Of fine-tuning.", show_default="the recipe's: 50, the paper's 100")
+    ] = None,
     seeds: Annotated[str, typer.Option(help="Of fine-tuning, separated by commas.")] = "0",
     recipe: Annotated[str, typer.Option(help="Of fine-tuning: ours, or paper, the authors' own.")] = "ours",
     freeze_until: Annotated[
@@ -105,7 +107,7 @@ def reproduce(
         "weights": Path(weights).name,
         "size": size,
         "tuned_size": tuned_size or size,
-        "epochs": epochs,
+        "epochs": epochs or _epochs_of(recipe),
         "seeds": _whole_numbers("--seeds", seeds),
         "recipe": recipe,
         "freeze_until": freeze_until,
@@ -117,6 +119,13 @@ def reproduce(
     place = out or Path("runs/smoke" if smoke else "runs/reproduce")
     shop = _shop(specs, None if weights == "none" else weights, how, reuse or [], place)
     _go(wanted, shop, chosen, finetune=finetune, plan_only=plan_only)
+
+
+def _epochs_of(recipe: str) -> int:
+    from ..train.config import FinetuneConfig
+    from ..train.recipes import with_recipe
+
+    return FinetuneConfig(**with_recipe(recipe, {})).epochs
 
 
 def _check_smoke(context: typer.Context, specs: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from ..train.config import FinetuneConfig
 from . import options as o
-from .common import is_given
+from .common import is_given, is_typed
 
 DEFAULT = FinetuneConfig()
 PANEL = "Fine-tuning (with --finetune)"
@@ -76,8 +76,12 @@ Nodes = Annotated[int, _option(min=1, panel=_HOW, help="Machines.")]
 def as_given(values: dict[str, Any], context: typer.Context) -> dict[str, Any]:
     """Options of fine-tuning only where they were given: a recipe has its own, and a run without it refuses them."""
     from ..runs.config import FINETUNE_FIELDS
+    from ..train.recipes import with_recipe
 
     given = {name for name in (*values, "resume") if is_given(context, name)}
+    if is_typed(context, "recipe"):  # a recipe that is typed goes before the numbers of a YAML file
+        set_by_recipe = with_recipe(values["recipe"], {})
+        given -= {name for name in set_by_recipe if not is_typed(context, name)}
     if "resume" in given and not values["finetune"]:
         raise ValueError("train: expected finetune with resume, got a run without fine-tuning, which always goes on.")
     return {name: value for name, value in values.items() if name not in FINETUNE_FIELDS or name in given}

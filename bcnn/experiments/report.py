@@ -19,7 +19,7 @@ from ..report.markdown import render_markdown
 from ..report.page import write_page
 from . import EXPERIMENTS
 from .contract import Subject
-from .jobs.tuned import METRICS
+from .jobs.tuned import METRICS, ridge_in
 from .results import FILE, Results
 from .runs import section_of_run
 from .table1_normalization import job as row
@@ -126,10 +126,10 @@ def _curves(results: Results) -> Iterable[Section]:
     for line in results.lines.values():
         job, result = line["job"], line["result"]
         if job["kind"] == "tuned" and "history" in result:
-            tuning = json.loads(job["options"])["finetune"]
+            options = json.loads(job["options"])
             subject = Subject(
                 **{name: job[name] for name in names}, tuned_size=job["size"], recipe=job.get("recipe", "ours"),
-                freeze_until=tuning["freeze_until"],
+                freeze_until=options["finetune"]["freeze_until"], rescale=options["rescale"], ridge=ridge_in(options),
             )  # fmt: skip
             groups[subject][job["scheme"]].append(result["history"])
     blocks = []

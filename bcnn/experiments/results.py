@@ -102,9 +102,30 @@ class Results:
         elif line["what"] == SUBJECT:
             self.subjects.append(from_json(Subject, rest))
         elif line["what"] == MEASUREMENT:
-            self.lines[_key(rest["job"])] = {**rest, "result": dict(rest["result"])}
+            job = _translated(rest["job"])
+            self.lines[_key(job)] = {**rest, "job": job, "result": dict(rest["result"])}
         else:
             raise ValueError(f"{line['what']!r} instead of {DATASET}, {SUBJECT} or {MEASUREMENT}")
+
+
+# What a fine-tuning depended on besides its scheme before jobs said so.
+_UNSAID: dict[str, Any] = {
+    "batch_size": 16, "clip": None, "compile": False, "decay_scale": [], "freeze_until": None, "init_c": 1.0,
+    "lr": 0.001, "lr_scale": [], "momentum": 0.9, "schedule": "constant", "select_by": "loss",
+    "select_on": "validation", "step_epochs": 30, "step_factor": 0.1, "val_share": 0.1, "warmup_epochs": 0.0,
+    "weight_decay": 0.0005,
+}  # fmt: skip
+
+
+def _translated(job: dict[str, Any]) -> dict[str, Any]:
+    """A job as it is stored today; one of an earlier version said only what its scheme changes."""
+    if job.get("source") and job["source"].get("tuned"):
+        job = {**job, "source": {**job["source"], "tuned": _translated(job["source"]["tuned"])}}
+    if "scheme" not in job or "finetune" in (own := json.loads(job["options"])):
+        return job
+    said = {name: own.pop(name) for name in tuple(own) if name in _UNSAID}
+    options = {**own, "rescale": "none", "finetune": {**_UNSAID, **said}}
+    return {**job, "options": json.dumps(options, sort_keys=True)}
 
 
 def _worth(line: Mapping[str, Any]) -> tuple[bool, str]:

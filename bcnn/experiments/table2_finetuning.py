@@ -33,7 +33,8 @@ def cells(subject: Subject) -> list[Cell]:
 
 
 NOTE = (
-    "Ours: mean and standard deviation over the seeds; the epoch is chosen on images cut from the training split. "
+    "Ours: mean and standard deviation over the seeds; the epoch is chosen on images cut from the training split, "
+    "with the paper's recipe it is the last. "
     "Before fine-tuning only random weights depend on the seed; predictions are not kept, and the interval is Wilson's "
     "of the mean."
 )

@@ -20,7 +20,7 @@ from .contract import Block, Cell, Experiment, Subject, jobs_of
 from .jobs.frozen import frozen
 from .jobs.tuned import tuned
 from .results import Results
-from .tables import NONE, NOT_RUN, found_of, measured, ours_text, reasons, title_of
+from .tables import NONE, NOT_RUN, found_of, measured, ours_text, protocol_of, reasons, recipe_of, title_of
 
 TUNED = {
     "bcnn": "bcnn",
@@ -45,7 +45,8 @@ def _rows(results: Results, subject: Subject) -> list[tuple[str, ...]]:
     for cell in cells(subject):
         is_tuned = cell.labels[1] == "fine-tuned"
         size = subject.tuned_size if is_tuned else subject.size
-        state = f"fine-tuned, {subject.epochs} epochs" if is_tuned else "frozen"
+        state = f"fine-tuned, {subject.epochs} epochs{recipe_of(subject)}" if is_tuned else "frozen"
+        state += protocol_of(subject)
         network = paper.network_title(subject.network)
         network += "" if subject.weights == "default" else f", weights {subject.weights}"
         own, interval = measured(results, cell), ""
@@ -93,7 +94,7 @@ def _is_run_elsewhere(row: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> 
     """Subjects may differ in how far they are fine-tuned alone: a gap of one that another fills is none."""
 
     def key(some: tuple[str, ...]) -> tuple[str, ...]:
-        return some[:4] if some[1] == "frozen" else (some[0], some[1].partition(",")[0], some[2])
+        return some[:4] if some[1].startswith("frozen") else (some[0], some[1].partition(",")[0], some[2])
 
     return any(key(other) == key(row) and other[4] != NOT_RUN for other in rows)
 

@@ -103,7 +103,7 @@ def title_of(results: Results, subject: Subject, size: int, *, tuned: bool = Fal
         name += f", {classes} classes, {images} images"
     weights = "" if subject.weights == "default" else f", weights {subject.weights}"
     seeds = f", {len(subject.seeds)} seeds" if len(subject.seeds) > 1 else ""
-    training = f", {subject.epochs} epochs{seeds}{_recipe_of(subject)}" if tuned else ""
+    training = f", {subject.epochs} epochs{seeds}{recipe_of(subject)}" if tuned else ""
     return f"{name}; {paper.network_title(subject.network)} at {size} px{weights}{protocol_of(subject)}{training}"
 
 
@@ -113,7 +113,8 @@ def protocol_of(subject: Subject) -> str:
     return said + (f", SVMs rescaled by {subject.rescale}" if subject.rescale != "none" else "")
 
 
-def _recipe_of(subject: Subject) -> str:
+def recipe_of(subject: Subject) -> str:
+    """How it is fine-tuned, where that is not our way."""
     said = "" if subject.recipe == "ours" else f", recipe {subject.recipe}"
     return said + (f", frozen up to {subject.freeze_until}" if subject.freeze_until else "")
 

@@ -151,7 +151,9 @@ class Workshop:
         """Descriptors before fine-tuning, the same for all seeds unless weights are random."""
         slug = Source(job.dataset, job.images, job.network, job.weights, job.parameters, job.size).slug
         seed = f"_{job.seed}" if self.weights is None else ""
-        return self.out / "features" / f"{slug}_before_{job.scheme}{seed}"
+        head = {name: value for name, value in json.loads(job.options).items() if name not in ("finetune", "rescale")}
+        digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()[:8]
+        return self.out / "features" / f"{slug}_before_{job.scheme}-{digest}{seed}"
 
     def finished_run(self, job: Tuned) -> Path | None:
         """A finished run of this configuration on these images, if there is one."""

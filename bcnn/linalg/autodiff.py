@@ -117,7 +117,12 @@ def check_values(check: Callable[..., None], *tensors: Tensor) -> None:
 
 def may_branch(x: Tensor) -> bool:
     """Whether code may go by values: where they are there, on the CPU, and nobody records the way that is taken."""
-    return not is_transformed() and should_check(None, x)
+    return should_check(None, x) and not is_transformed() and not is_watched(x)
+
+
+def is_watched(x: Tensor) -> bool:
+    """Whether somebody records or replaces operations (`make_fx`, fake tensors): other threads know nothing of it."""
+    return type(x) not in (Tensor, torch.nn.Parameter) or bool(torch._C._len_torch_dispatch_stack())
 
 
 def is_transformed() -> bool:

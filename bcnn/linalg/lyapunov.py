@@ -29,7 +29,7 @@ def reciprocal_sums(r: Tensor, *, null: float) -> Tensor:
     floor = null * r.amax(-1, keepdim=True)
     if may_branch(r) and bool((r > floor).all()):  # the usual case, in a fifth of the time
         return total.reciprocal_()
-    return torch.where(total > 2 * floor[..., None], total, torch.inf).reciprocal_()
+    return torch.where(total <= 2 * floor[..., None], torch.inf, total).reciprocal_()
 
 
 def eigen(Z: Tensor, Q: Tensor, *, U: Tensor, r: Tensor, null: float) -> Tensor:

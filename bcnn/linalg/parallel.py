@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .autodiff import is_watched
+
 # Below this size a call is too short to be worth a thread (measured with 2 threads).
 MIN_DIM = 96
 
@@ -27,7 +29,7 @@ def side_by_side(op: Callable[..., Any], A: Tensor, *, ranks: tuple[int, ...]) -
         ranks: of the results, for one matrix: 1 for (d,), 2 for (d, d).
     """
     d, num_matrices, num_threads = A.shape[-1], A.shape[:-2].numel(), torch.get_num_threads()
-    if A.device.type != "cpu" or d < MIN_DIM or min(num_matrices, num_threads) < 2 or _is_watched(A):
+    if A.device.type != "cpu" or d < MIN_DIM or min(num_matrices, num_threads) < 2 or is_watched(A):
         return tuple(op(A))
     # Memory comes from this thread: what a worker allocates is mapped anew, page by page.
     flat = A.detach().reshape(-1, d, d)
@@ -42,11 +44,6 @@ def side_by_side(op: Callable[..., Any], A: Tensor, *, ranks: tuple[int, ...]) -
     list(_pool(os.getpid(), num_threads).map(one, range(num_matrices)))  # list: an exception is raised here
     torch.set_num_threads(num_threads)  # a worker's own setting also becomes the default of threads yet to start
     return tuple(result.reshape(*A.shape[:-2], *result.shape[1:]) for result in results)
-
-
-def _is_watched(A: Tensor) -> bool:
-    """Whether somebody records or replaces operations (`make_fx`, fake tensors): other threads know nothing of it."""
-    return type(A) not in (Tensor, torch.nn.Parameter) or bool(torch._C._len_torch_dispatch_stack())
 
 
 @functools.lru_cache(maxsize=1)

@@ -210,17 +210,13 @@ def _derivative(
 ) -> Tensor:
     """The rule, recorded if a further derivative may be asked for."""
     compiling = torch.compiler.is_compiling()
-    if not compiling and not torch.is_grad_enabled() and not is_transformed() and not _is_dual(Q):
+    nobody = not torch.is_grad_enabled() and forward_ad._current_level < 0 and not is_transformed()
+    if nobody and not compiling:
         return plan.rule(ForwardState(A, Z, U, sigma), Q, plan.function.at(p))
     function = _Derivative if compiling else _DerivativeTransformable
     result = function.apply(A, p, Z, U, sigma, Q, plan)
     assert isinstance(result, Tensor)
     return result
-
-
-def _is_dual(Q: Tensor) -> bool:
-    """Whether forward-mode derivatives are under way."""
-    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(Q).tangent is not None
 
 
 class _Derivative(torch.autograd.Function):

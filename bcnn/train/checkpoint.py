@@ -42,6 +42,11 @@ class Progress:
         return next(record for record in self.history if record["epoch"] == self.best_epoch)
 
 
+_CAME_LATER: dict[str, Any] = {
+    "decay_scale": []
+}  # options that earlier checkpoints do not name, and what they stood at
+
+
 def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, identity: Any) -> None:
     """Write it; what was there before stays if that fails."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
@@ -67,6 +72,7 @@ def load(
             if about.get("format") != FORMAT:
                 raise ValueError(f"{path}: expected a checkpoint of bcnn train, got another safetensors file.")
             stored = json.loads(about["identity"])
+            stored |= {name: own for name, own in _CAME_LATER.items() if name in identity and name not in stored}
             differing = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
             if differing:
                 name = differing[0]

@@ -102,6 +102,15 @@ def test_folders_tell_networks_and_tunings_apart(lab):
     assert "/" not in replace(plain, network="timm/resnet18").slug
 
 
+def test_another_ridge_has_a_folder_of_its_own_before_fine_tuning(lab):
+    shop, subject, _ = lab
+    ours, papers, rescaled = (
+        tuned(replace(subject, **other), "lyapunov")[0] for other in ({}, {"ridge": "paper"}, {"rescale": "median"})
+    )
+    assert shop.before_folder(ours) != shop.before_folder(papers)
+    assert shop.before_folder(ours) == shop.before_folder(rescaled)  # the same descriptors
+
+
 def test_too_little_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
     shop = make_shop(tmp_path)
     subject = make_subject(shop)

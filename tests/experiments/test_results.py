@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from bcnn.experiments.contract import Subject
+from bcnn.experiments.contract import Subject, to_plain
 from bcnn.experiments.jobs.gradient_errors import GradientErrors
-from bcnn.experiments.results import Results
+from bcnn.experiments.jobs.tuned import tuned
+from bcnn.experiments.results import FILE, Results
 
 JOB = GradientErrors("flat", "float32", 2, dim=8)
 OTHER = GradientErrors("flat", "float64", 2, dim=8)
@@ -93,3 +94,18 @@ def test_a_number_counts_before_a_failure(tmp_path):
     one.include(two)
     two.include(one)
     assert one.get(JOB) == two.get(JOB) == {"errors": [1]}
+
+
+def test_lines_of_an_earlier_version_are_found(tmp_path):
+    """They said of a fine-tuning only what its scheme changes."""
+    subject = Subject("cub", "abc", "tiny")
+    (job,) = tuned(subject, "unrolled")
+    old = {**to_plain(job), "options": json.dumps({"backward": "unrolled", "forward": "newton_schulz", "num_iters": 5})}
+    line = {"what": "measurement", "job": old, "result": {"accuracy": 0.5}, "time_s": 1.0, "versions": {}, "date": "x"}
+    after = {"kind": "frozen", "source": {"tuned": old}}
+    (tmp_path / FILE).write_text(json.dumps(line) + "\n" + json.dumps({**line, "job": after}) + "\n")
+    results = Results(tmp_path / FILE)
+    assert results.get(job) == {"accuracy": 0.5}
+    assert [own["job"]["source"]["tuned"] for own in results.lines.values() if own["job"]["kind"] == "frozen"] == [
+        to_plain(job)
+    ]

@@ -109,6 +109,16 @@ def test_a_small_power_of_noise_is_told():
         bcnn.powm(V @ V.T + 1e-3 * torch.eye(16), 0.1)
 
 
+def test_a_small_power_of_what_was_rounded_to_zero_is_told():
+    A = torch.tensor([[0.7623, -0.4257], [-0.4257, 0.2377]])
+    A = A - torch.linalg.eigvalsh(A.double())[0].float() * torch.eye(2)  # singular as far as float32 can tell
+    with pytest.warns(bcnn.NoisySpectrumWarning, match="within the rounding of A"):
+        bcnn.powm(A, 0.1, precision="fast")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bcnn.powm(torch.diag(torch.tensor([1.0, 0.0])), 0.1)  # a zero that is exact
+
+
 def test_powers_beyond_the_largest_number():
     with pytest.raises(bcnn.NotFiniteError, match=r"powm: expected a result within the range of torch\.float32"):
         bcnn.powm(1e30 * torch.eye(3), 1.5)

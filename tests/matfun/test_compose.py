@@ -14,7 +14,7 @@ import bcnn
 from bcnn.matfun.forward import FORWARDS
 from bcnn.matfun.plan import available_pairs, resolve_auto
 
-from ..helpers import ALL_FORWARDS, call, gradient, random_like, relative_error, spd, with_spectrum
+from ..helpers import ALL_FORWARDS, call, gradient, random_like, relative_error, spd, symmetric, with_spectrum
 
 
 def test_auto_is_what_the_docs_say():
@@ -181,10 +181,10 @@ def test_eigenvectors_are_kept_from_the_forward_pass(monkeypatch):
 
 
 def test_blocks_save_products():
-    A, G = spd(2, d=256, dtype=torch.float32), random_like(spd(2, d=256, dtype=torch.float32))
+    A, G = spd(2, d=384, dtype=torch.float32), random_like(spd(2, d=384, dtype=torch.float32))
     with FlopCounterMode(display=False) as counter:
         gradient(bcnn.sqrtm, A, G)
-    assert counter.get_total_flops() / (2 * 2 * 256**3) == pytest.approx(3 * 5 / 8 + 2)
+    assert counter.get_total_flops() / (2 * 2 * 384**3) == pytest.approx(3 * 5 / 8 + 2)
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------
@@ -286,3 +286,81 @@ def test_power_gradient_matches_a_finite_difference(sigma, p):
     assert abs((X * dA).sum() - (difference * G).sum()) < 1e-6 * size
     difference = ((bcnn.powm(A, p + 1e-6) - bcnn.powm(A, p - 1e-6)) * G).sum() / 2e-6
     assert slope.item() == pytest.approx(difference.item(), rel=1e-5, abs=1e-6 * float(size))
+
+
+# --- the short way, without further derivatives -----------------------------------------------------------------------
+
+
+def test_forward_over_reverse_of_a_linear_loss():
+    """The gradient's right side is constant then; what depends on A is Z alone."""
+    from torch.autograd import forward_ad
+
+    A, V, G = spd(d=4), symmetric(random_like(spd(d=4))), symmetric(random_like(spd(d=4), seed=3))
+
+    def gradient(A):
+        return torch.autograd.grad((bcnn.sqrtm(A) * G).sum(), A, create_graph=A.requires_grad)[0]
+
+    leaf = A.clone().requires_grad_()
+    (exact,) = torch.autograd.grad(gradient(leaf), leaf, V)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(A.clone().requires_grad_(), V)
+        (g,) = torch.autograd.grad((bcnn.sqrtm(dual) * G).sum(), dual)
+        tangent = forward_ad.unpack_dual(g).tangent
+    assert relative_error(tangent, exact) < 1e-10
+
+
+@pytest.mark.parametrize("call", [bcnn.logm, lambda A: bcnn.powm(A, 0.3)], ids=["logm", "powm"])
+def test_forward_over_reverse_is_refused_where_there_is_none(call):
+    from torch.autograd import forward_ad
+
+    A = spd(d=4)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(A.clone().requires_grad_(), A)
+        total = call(dual).sum()
+        with pytest.raises(bcnn.SecondDerivativeError):
+            torch.autograd.grad(total, dual)
+
+
+@pytest.mark.parametrize("call", [bcnn.sqrtm, lambda A, **o: bcnn.powm(A, 0.3, **o)], ids=["sqrtm", "powm"])
+def test_gradients_can_be_traced(call):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    A = spd(2, d=4)
+
+    def gradient(A):
+        leaf = A.detach().requires_grad_()
+        return torch.autograd.grad(call(leaf, check=False).sum(), leaf)[0]
+
+    assert torch.allclose(make_fx(gradient)(A)(A), gradient(A))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e-16, 1e-30])
+def test_the_gradient_of_a_small_logarithm_in_float32(scale):
+    A = (scale * torch.eye(3)).requires_grad_()
+    bcnn.logm(A, precision="fast").diagonal().sum().backward()
+    assert torch.allclose(A.grad.diagonal() * scale, torch.ones(3), rtol=1e-5)
+
+
+def test_nan_stays_nan_backwards():
+    A = torch.tensor([[[4.0]], [[torch.nan]]], requires_grad=True)
+    bcnn.sqrtm(A, check=False).sum().backward()
+    assert A.grad[0].item() == 0.25
+    assert A.grad[1].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        (torch.full((3, 3), torch.nan), bcnn.NotFiniteError),
+        (torch.full((3, 3), torch.inf), bcnn.NotFiniteError),
+        (torch.tensor([[1.0, 0.5, 0], [0, 1, 0], [0, 0, 1]]), ValueError),
+        (torch.diag(torch.tensor([1.0, 1.0, -1.0])), bcnn.NotPositiveDefiniteError),
+    ],
+    ids=["NaN", "infinite", "asymmetric", "indefinite"],
+)
+@pytest.mark.parametrize("unit", [1e-20, 1.0, 1e20])
+def test_one_bad_matrix_among_good_ones_of_any_size_is_found(bad, error, unit):
+    good = torch.stack([torch.eye(3), 1e15 * torch.eye(3), 1e-15 * torch.eye(3)])
+    with pytest.raises(error):
+        bcnn.sqrtm(torch.cat([good, (bad * unit)[None]]))
+    bcnn.sqrtm(good)

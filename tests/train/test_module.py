@@ -1,11 +1,14 @@
 """Learning rates by part, frozen layers, fixed batch statistics, activation checkpoints."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn import functional
 
 from bcnn.models.backbones import BACKBONES
 from bcnn.models.bcnn import build_model
+from bcnn.train import checkpoint
 from bcnn.train.config import FinetuneConfig
 from bcnn.train.module import Trained, make_optimizer, memory_note, set_learning_rate
 from tests.train.tasks import small_network
@@ -97,3 +100,13 @@ def test_the_saving_of_the_upper_triangle_is_told():
     assert "32896 x 200: 79 MB" in note
     assert "157 MB" in note
     assert "whole" not in memory_note(build_model("average", backbone="alexnet", weights=None, num_classes=200))
+
+
+def test_a_checkpoint_from_before_an_option_is_taken_if_the_option_says_nothing_new(tmp_path):
+    model = small_network()
+    optimizer = make_optimizer(model, FinetuneConfig())
+    checkpoint.save(tmp_path / "last.safetensors", model, optimizer, checkpoint.Progress(), {"lr": 0.1})
+    load = partial(checkpoint.load, tmp_path / "last.safetensors", model, optimizer)
+    assert load({"lr": 0.1, "decay_scale": []}) is not None
+    with pytest.raises(ValueError, match="decay_scale"):
+        load({"lr": 0.1, "decay_scale": ["classifier=0"]})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..workshop import Workshop
 
 METRICS = "metrics.json"
+EXACT_ROOT = "signed_sqrt(delta=0)"
 BACKWARD_COST = 2.2  # of a training step besides the forward pass, in forward passes: a rough guess
 
 
@@ -150,6 +151,11 @@ def _options(subject: Subject, scheme: str) -> str:
     return json.dumps(run, sort_keys=True)
 
 
+def ridge_in(options: Mapping[str, Any]) -> str:
+    """Whose ridge and signed square root it is, of `Subject.ridge`."""
+    return "paper" if EXACT_ROOT in options.get("normalize", ()) else "ours"
+
+
 def _tuples(content: dict[str, Any]) -> dict[str, Any]:
     """Lists of JSON as the tuples they were."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
@@ -157,7 +163,7 @@ def _tuples(content: dict[str, Any]) -> dict[str, Any]:
 
 def papers_own(normalize: Sequence[str]) -> tuple[str, ...]:
     """The same normalizations with the exact signed square root (Sec. 2.1)."""
-    return tuple("signed_sqrt(delta=0)" if text == "signed_sqrt" else text for text in normalize)
+    return tuple(EXACT_ROOT if text == "signed_sqrt" else text for text in normalize)
 
 
 def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:

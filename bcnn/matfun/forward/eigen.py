@@ -53,7 +53,7 @@ def spectral(
     if not inside:
         floor = f.floor(sigma, f.p, unit)  # (..., 1)
         if tolerance is not None and A.numel():
-            _check_domain(f, sigma, floor, tolerance=tolerance, unit=unit)
+            _check_domain(f, sigma, floor, tolerance=tolerance, unit=unit, fast=precision == "fast")
         sigma = torch.maximum(sigma, floor)
     U = U.to(A.dtype)
     values = f.g(sigma, f.p).to(A.dtype)
@@ -71,7 +71,9 @@ def _is_well_inside(sigma: Tensor, unit: float) -> bool:
     return max(spectrum.NULL_UNITS * unit * high, torch.finfo(sigma.dtype).tiny) < low and high < math.inf
 
 
-def _check_domain(f: SpectralFunction, sigma: Tensor, floor: Tensor, *, tolerance: float, unit: float) -> None:
+def _check_domain(
+    f: SpectralFunction, sigma: Tensor, floor: Tensor, *, tolerance: float, unit: float, fast: bool
+) -> None:
     checks.check_spectrum(f.wrapper, sigma, tolerance=tolerance)
     floor = floor.expand_as(sigma[..., :1])
     checks.check_nonzero(f.wrapper, sigma, where=floor[..., 0] > 0)
@@ -83,16 +85,20 @@ def _check_domain(f: SpectralFunction, sigma: Tensor, floor: Tensor, *, toleranc
             ClampedSpectrumWarning,
             stacklevel=2,
         )
-    _warn_of_noise(f, sigma, unit)
+    _warn_of_noise(f, sigma, unit, fast=fast)
 
 
-def _warn_of_noise(f: SpectralFunction, sigma: Tensor, unit: float) -> None:
-    """A small exponent makes much of what rounding has left in the place of zeros."""
+def _warn_of_noise(f: SpectralFunction, sigma: Tensor, unit: float, *, fast: bool) -> None:
+    """A small exponent makes much of what rounding has left in the place of zeros.
+
+    A decomposition in the precision of A (`fast`) may also have left a zero in the place of something small.
+    """
     if f.p is None:
         return
     within = spectrum.NULL_UNITS * unit  # of the largest eigenvalue
     grows = (f.p > 0) & (within**f.p > LARGEST_NOISE)
-    noise = grows[..., None] & (sigma > 0) & (sigma <= within * sigma.amax(-1, keepdim=True))
+    largest = sigma.amax(-1, keepdim=True)
+    noise = grows[..., None] & (sigma <= within * largest) & ((largest if fast else sigma) > 0)
     if noise.any():
         size = float((within ** f.p.expand(sigma.shape[:-1])[noise.any(-1)]).max())
         warnings.warn(

@@ -24,7 +24,7 @@ def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
     # Rounding in t costs only as much as itself: the function is smooth and flat at t = 0, where it is 1.
     root, half = sigma.sqrt(), sigma.log() / 2
     t = (half[..., :, None] - half[..., None, :]).abs_().clamp_min_(TINY)  # TINY / sinh(TINY) is 1
-    return t.div_(t.sinh().mul_(root[..., :, None]).mul_(root[..., None, :]))
+    return t.div_(t.sinh()).div_(root[..., :, None] * root[..., None, :])
 
 
 def positive_floor(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
