@@ -88,8 +88,12 @@ def train(
     precision: o.Precision = "float32",
     classifier: Annotated[str, typer.Option(help="Of svm, svm_squared, logistic.")] = "svm",
     rescale: Annotated[
-        str, typer.Option(help="Bring the classifiers of the classes to one scale: none, or median as the authors do.")
-    ] = "none",
+        str,
+        typer.Option(
+            help="Bring the classifiers of the classes to one scale: median as the authors do, or none.",
+            show_default="median for SVMs",
+        ),
+    ] = "auto",
     c: Annotated[float, typer.Option("--C", help="Weight of the errors against the margin.")] = 1.0,
     seed: o.Seed = 0,
     batch: o.Batch = 4,

@@ -49,7 +49,7 @@ class RunConfig:
     flips: bool = True
     precision: str = "float32"
     classifier: str = "svm"
-    rescale: str = "none"
+    rescale: str = "auto"  # what suits the classifier
     C: float = 1.0
     seed: int = 0
     batch: int = 4
@@ -69,6 +69,8 @@ class RunConfig:
             raise ValueError(f"train: expected each preset once, got {', '.join(self.preset)}.")
         if self.classifier not in CLASSIFIERS:
             raise unknown_name("train", "classifier", self.classifier, CLASSIFIERS)
+        if self.rescale == "auto":  # SVMs that were trained apart; chosen by cross-validation (docs/classifiers.md)
+            object.__setattr__(self, "rescale", "median" if CLASSIFIERS[self.classifier].one_vs_rest else "none")
         if self.rescale not in RESCALES:
             raise unknown_name("train", "rescale", self.rescale, RESCALES)
         if not 0 < self.C < math.inf:

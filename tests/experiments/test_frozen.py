@@ -51,8 +51,9 @@ def test_a_black_image_is_described_as_by_the_head():
 def test_predictions_are_those_of_train(lab, tmp_path):
     shop, subject, results = lab
     config = RunConfig(
-        spec=shop.data["cub"], preset=("bcnn", "improved_bcnn"), backbone="tiny", weights=None, size=subject.size
-    )
+        spec=shop.data["cub"], preset=("bcnn", "improved_bcnn"), backbone="tiny", weights=None, size=subject.size,
+        rescale="none",
+    )  # fmt: skip
     train(config, tmp_path)
     for preset in config.preset:
         head = PRESETS[preset]

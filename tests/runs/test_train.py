@@ -276,3 +276,12 @@ def test_records_of_predictions():
     assert lines[0] == "image,truth,class1,probability1,class2,probability2"
     assert lines[1].startswith("a.jpg,y,y,0.66")
     assert predictions_of(logits[:0], [], ["x", "y", "z"]) == []
+
+
+def test_svms_are_brought_to_one_scale_and_logistic_regression_is_one_already():
+    assert RunConfig(spec="textures").rescale == "median"
+    assert RunConfig(spec="textures", classifier="svm_squared").rescale == "median"
+    assert RunConfig(spec="textures", classifier="logistic").rescale == "none"
+    assert RunConfig(spec="textures", rescale="none").rescale == "none"
+    with pytest.raises(ValueError, match="rescale 'mean'"):
+        RunConfig(spec="textures", rescale="mean")
