@@ -56,8 +56,8 @@ def sqrtm(
     Paper: Sec. 2.2; accuracy and time of the methods in Table 3.
     Valid: any symmetric positive semi-definite A; the symmetric part of A is what counts. Zero eigenvalues are allowed:
     the derivative, infinite between two null vectors, is taken as zero there (no feature matrix X with A = X X^T / n
-    can see that part). Below two rounding units of the precision it is computed in (float32 for half precision) times
-    the largest, an eigenvalue counts as zero for the derivative: with condition numbers beyond 4e6 pass float64, or
+    can see that part). Below four rounding units of the precision it is computed in (float32 for half precision) times
+    the largest, an eigenvalue counts as zero for the derivative: with condition numbers beyond 2e6 pass float64, or
     raise `eps`. Right to every order with ``backward="lyapunov"``, the default, and with ``"unrolled"`` in float64; in
     float32 the second derivative of the steps of "minimax", which rounding spoils, is refused.
     Cost: one eigh in float64 and one product forward, four products backward, by default on a CPU; products alone on
