@@ -25,11 +25,13 @@ from torch.autograd import forward_ad
 from ..errors import SecondDerivativeError
 from ..linalg import checks, spectrum
 from ..linalg.autodiff import check_values, full_precision, is_transformed, should_check, to_front
+from ..linalg.operand import Factored
 from ..linalg.products import common_batch
 from ..linalg.scaling import frobenius, norm
 from .backward import BACKWARDS
 from .contract import ForwardState, SpectralFunction
-from .plan import Plan, available_pairs, make_plan
+from .plan import Plan, available_pairs, is_open, make_plan, methods_for
+from .thin import is_thin, thin_matrix_function
 
 
 class MatrixFunctionInfo(NamedTuple):
@@ -41,16 +43,25 @@ class MatrixFunctionInfo(NamedTuple):
 
 def matrix_function(
     function: SpectralFunction,
-    A: Tensor,
+    A: Tensor | Factored,
     p: float | Tensor | None,
     *,
     forward: str,
     backward: str,
     check: bool | None,
     return_info: bool,
+    thin: bool | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, MatrixFunctionInfo]:
     """f(A) by the named methods; see `sqrtm` for the arguments."""
+    if isinstance(A, Factored):
+        left_open = is_open(forward, backward, options)
+        if left_open and is_thin(A, thin) and not return_info:
+            assert A.ridge is not None
+            return thin_matrix_function(function, A.X, A.ridge, p)
+        if left_open:
+            options |= methods_for(function.name, A.X.device.type, A.X.shape[-2], A.least)
+        A = A.form()
     checks.check_square(function.wrapper, A)
     check = should_check(check, A)
     tolerance = checks.spectrum_tolerance(A.shape[-1], A.dtype) if check else None

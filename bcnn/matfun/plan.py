@@ -6,7 +6,7 @@ What each method can do is read from the registries; no method is named here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -65,6 +65,23 @@ def resolve_auto(function: str, device: str, d: int, forward: str = "auto", back
         fits = by_products if use_products and by_products else fits
         forward = fits[0] if fits else next(iter(FORWARDS))
     return forward, backward
+
+
+def is_open(forward: str, backward: str, options: Mapping[str, Any]) -> bool:
+    """Whether the methods are left to choose themselves, with no option but the precision."""
+    return forward == backward == "auto" and set(options) <= {"precision"}
+
+
+def methods_for(function: str, device: str, d: int, least: float | None) -> dict[str, Any]:
+    """Options for methods that are left open, from what is known of the spectrum.
+
+    Where products take the place of a decomposition, they are told how far down the spectrum goes, which saves two
+    fifths of them and most of the error.
+    """
+    forward, _ = resolve_auto(function, device, d)
+    if not FORWARDS[forward].for_accelerators or least is None or least < 16 * torch.finfo(torch.float32).eps:
+        return {}
+    return {"lower": least, "solver_lower": least**0.5}
 
 
 def make_plan(

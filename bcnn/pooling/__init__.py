@@ -1,12 +1,16 @@
 """Pooling and normalization of CNN features (Sec. 2.1 of the paper); one file per pooling, registered here."""
 
-from .asymmetric import asymmetric_pool
-from .average import average_pool
-from .bilinear import bilinear_factor, bilinear_pool
-from .contract import Pooling
+from ..parts.registry import Part, Registry
+from .asymmetric import AsymmetricPool
+from .average import AveragePool
+from .bilinear import BilinearPool
 
-POOLINGS: dict[str, Pooling] = {
-    "bilinear": Pooling(bilinear_pool, symmetric=True, factor=bilinear_factor),  # Eq. (1)
-    "asymmetric": Pooling(asymmetric_pool, num_inputs=2),
-    "average": Pooling(average_pool, matrix=False),
-}
+POOLINGS = Registry(
+    "pooling",
+    "bilinear(eps=0.001)",
+    {
+        "bilinear": Part(BilinearPool, "second-order statistics of one network's features, Eq. (1)"),
+        "asymmetric": Part(AsymmetricPool, "the mean outer product of two networks' features"),
+        "average": Part(AveragePool, "the mean feature: first order, the baseline"),
+    },
+)

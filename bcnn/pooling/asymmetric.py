@@ -7,10 +7,14 @@ Legend: X, Y features in columns (B, d, n) and (B, e, n), each divided by sqrt(n
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from ..linalg.autodiff import full_precision
+from ..parts.shapes import Matrix, Shape, expect_maps
+from .contract import Pooling
 from .features import as_columns, check_features, grid_of
 
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
@@ -53,3 +57,18 @@ def asymmetric_pool(features: Tensor, other: Tensor, *, layout: str = "maps", ma
     Y = as_columns(who, other, layout=layout, mask=mask)
     with full_precision(X):
         return X @ Y.mT.to(X.dtype)
+
+
+class AsymmetricPool(Pooling):
+    """`asymmetric_pool` as a part."""
+
+    num_inputs: ClassVar[int] = 2
+
+    def shape(self, *inputs: Shape) -> Matrix:
+        """A row per channel of the first network, a column per channel of the second."""
+        first, second = expect_maps("asymmetric", inputs, 2)
+        return Matrix(first.channels, second.channels)
+
+    def forward(self, features: Tensor, other: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Tensor:
+        """The mean outer product, shape (B, C, C')."""
+        return asymmetric_pool(features, other, layout=layout, mask=mask)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..parts.shapes import Shape, Vector, expect_maps
+from .contract import Pooling
 from .features import as_columns
 
 
@@ -29,3 +31,16 @@ def average_pool(features: Tensor, *, layout: str = "maps", mask: Tensor | None 
     X = as_columns("average_pool", features, layout=layout, mask=mask, squares=False)  # divided by sqrt(n)
     num_valid = X.new_full((len(X),), X.shape[-1]) if mask is None else mask.flatten(1).sum(-1).clamp_min(1).to(X)
     return X.sum(-1) * num_valid.rsqrt()[:, None]
+
+
+class AveragePool(Pooling):
+    """`average_pool` as a part."""
+
+    def shape(self, *inputs: Shape) -> Vector:
+        """As many numbers as there are channels."""
+        (maps,) = expect_maps("average", inputs, 1)
+        return Vector(maps.channels)
+
+    def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Tensor:
+        """The mean feature, shape (B, C)."""
+        return average_pool(features, layout=layout, mask=mask)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..linalg.autodiff import full_precision
-from ..linalg.products import symmetric_product
+from ..linalg.operand import Factored
+from ..parts.shapes import Shape, Spd, expect_maps
+from .contract import Pooling
 from .features import as_columns, check_eps, ridge_of
 
 # Relative to the trace; how it was chosen: docs/pooling.md, "The ridge".
@@ -52,21 +53,59 @@ def bilinear_pool(
         tensor([[[2., 1.],
                  [1., 2.]]])
     """
-    return pooled_matrix(*bilinear_factor(features, eps=eps, eps_scale=eps_scale, layout=layout, mask=mask))
+    return BilinearPool(eps=eps, eps_scale=eps_scale)(features, layout=layout, mask=mask).form()
 
 
-def bilinear_factor(
-    features: Tensor, *, eps: float, eps_scale: str, layout: str = "maps", mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """X and the ridge of Eq. (1), shapes (B, d, n) and (B,): A is X X^T + ridge I."""
-    check_eps("bilinear_pool", eps, eps_scale)
-    X = as_columns("bilinear_pool", features, layout=layout, mask=mask)
-    return X, ridge_of(X, eps=eps, eps_scale=eps_scale)
+class BilinearPool(Pooling):
+    """Eq. (1) as a part: A is X X^T + ridge I, not formed before somebody needs it.
 
+    Args:
+        eps: the ridge, in units of eps_scale; 0 for none.
+        eps_scale: trace (relative to the mean squared length of the features), largest (relative to the largest
+            eigenvalue; the paper's ridge is 1e-6 of it) or absolute (the paper's to the letter, for features like its).
+    """
 
-def pooled_matrix(X: Tensor, ridge: Tensor) -> Tensor:
-    """``X X^T + ridge I``, shape (B, d, d)."""
-    with full_precision(X):
-        A = symmetric_product(X, X.mT)
-        A.diagonal(dim1=-2, dim2=-1).add_(ridge[..., None])
-    return A
+    def __init__(self, eps: float = DEFAULT_EPS, eps_scale: str = "trace"):
+        super().__init__()
+        check_eps("bilinear_pool", eps, eps_scale)
+        self.eps, self.eps_scale = float(eps), eps_scale
+
+    def shape(self, *inputs: Shape) -> Spd:
+        """One matrix, as large as there are channels."""
+        (maps,) = expect_maps("bilinear", inputs, 1)
+        return Spd(maps.channels)
+
+    def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Factored:
+        """X and the ridge, shapes (B, d, n) and (B,)."""
+        A = Factored(as_columns("bilinear_pool", features, layout=layout, mask=mask), None)
+        return A._replace(
+            ridge=ridge_of(A, eps=self.eps, eps_scale=self.eps_scale), least=self.least_eigenvalue(A.X.shape[-2])
+        )
+
+    def least_eigenvalue(self, d: int) -> float | None:
+        r"""A bound of the least eigenvalue of A over its Frobenius norm, if the ridge gives one.
+
+        With t the mean squared length of the features, A = B + eps t I and ||B||_F <= tr B = t, so that
+        :math:`\lambda_{min} / \|A\|_F \ge \epsilon / (1 + \epsilon \sqrt d)`.
+        """
+        if self.eps_scale != "trace" or not self.eps:
+            return None
+        return self.eps / (1 + self.eps * d**0.5)
+
+    @property
+    def stored_as(self) -> str:
+        """The matrix without a ridge serves every ridge."""
+        return "bilinear(eps=0)"
+
+    def complete(self, pooled: Tensor) -> Tensor:
+        """A from X X^T, shape (B, d, d)."""
+        ridge = ridge_of(pooled, eps=self.eps, eps_scale=self.eps_scale)
+        if ridge is None:
+            return pooled
+        A = pooled.clone()
+        A.diagonal(dim1=-2, dim2=-1).add_(ridge[:, None])
+        return A
+
+    def extra_repr(self) -> str:
+        """The ridge."""
+        return f"eps={self.eps:g}, eps_scale={self.eps_scale!r}"

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
+
+from ..linalg.operand import Factored
+from ..parts.shapes import Shape
 
 
-@dataclass(frozen=True)
-class Pooling:
-    """A function ``fn(features, ..., *, layout, mask, options)`` to one matrix or vector an image, and what it is."""
+class Pooling(nn.Module):
+    """From the features of an image to one vector or matrix; options, buffers and fitted values are its own.
 
-    fn: Callable[..., Tensor]
-    symmetric: bool = False  # symmetric positive semi-definite: matrix functions apply, the upper triangle is enough
-    matrix: bool = True  # (B, d, e); else (B, d)
-    num_inputs: int = 1
-    # (X, ridge) with fn = X X^T + ridge I, from the same arguments, where there is such a thing: opens the thin path
-    factor: Callable[..., tuple[Tensor, Tensor]] | None = None
-    options: frozenset[str] = field(init=False)
+    A subclass writes `shape` and `forward`. If its class takes `inputs`, it is told the shapes of the features when it
+    is built; if it is a `FittedPart` as well, it is fitted on training images.
+    """
 
-    def __post_init__(self) -> None:
-        parameters = inspect.signature(self.fn).parameters.values()
-        names = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"layout", "mask"}
-        object.__setattr__(self, "options", frozenset(names))
+    num_inputs: ClassVar[int] = 1  # networks whose features it takes
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """What comes out per image, for features of these shapes; an error in words if they do not fit."""
+        raise NotImplementedError
+
+    def forward(self, *features: Tensor, layout: str = "maps", mask: Tensor | None = None) -> Tensor | Factored:
+        """The pooled features of a batch, in float32 at least: (B, m), (B, d, e), or what makes (B, d, d).
+
+        Args:
+            *features: of every network, in the layout.
+            layout: "maps" for (B, C, H, W) and (B, C, L), "tokens" for (B, N, C).
+            mask: True where a location is valid, shape (B, H, W), (B, L) or (B, N).
+        """
+        raise NotImplementedError
+
+    # Experiments store pooled features once for many heads: without what can be added later.
+
+    @property
+    def stored_as(self) -> str | None:
+        """The text of the pooling whose results are stored in the place of this one's; None: its own."""
+        return None
+
+    def complete(self, pooled: Tensor) -> Tensor:
+        """The results of this pooling from those that were stored."""
+        return pooled
+
+    __call__: Any

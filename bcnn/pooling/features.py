@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..errors import NotFiniteError, unknown_name
 from ..linalg.autodiff import check_values, should_check
+from ..linalg.operand import Factored
 from ..linalg.spectrum import widest
 
 LAYOUTS = ("maps", "tokens")  # (B, d, locations...), (B, n, d)
@@ -88,32 +89,32 @@ def as_columns(
     return X
 
 
-def ridge_of(X: Tensor, *, eps: float, eps_scale: str) -> Tensor:
-    r"""What is added to the diagonal, one number an image, shape (B,), differentiable.
+def ridge_of(pooled: Tensor | Factored, *, eps: float, eps_scale: str) -> Tensor | None:
+    r"""What is added to the diagonal, one number per image, shape (B,), differentiable; None where eps is 0.
 
     "trace" is :math:`\epsilon \, \mathrm{tr}(X X^T)`, epsilon times the mean squared length of the features: it follows
     the scale of the network, whatever its weights and pixels. "largest" is epsilon times the largest eigenvalue of
     X X^T, a constant to the gradient: the paper's ridge, 1 where that eigenvalue is about 10^6 (Sec. 3.2), is
     epsilon = 10^-6 in these units. "absolute" is epsilon itself.
+
+    Args:
+        pooled: X X^T without a ridge, formed (B, d, d) or not.
+        eps: how much.
+        eps_scale: of what.
     """
-    if eps == 0 or eps_scale == "absolute":
-        return X.new_full(X.shape[:-2], eps)
+    if eps == 0:
+        return None
+    values = pooled.X if isinstance(pooled, Factored) else pooled
+    if eps_scale == "absolute":
+        return values.new_full(values.shape[:-2], eps)
     if eps_scale == "largest":
-        wide = X.detach().to(widest(X))
-        gram = wide.mT @ wide if X.shape[-1] < X.shape[-2] else wide @ wide.mT
-        return (eps * torch.linalg.eigvalsh(gram)[..., -1]).clamp_min(MIN_RIDGE).to(X.dtype)
-    return (eps * X.square().sum((-2, -1))).clamp_min(MIN_RIDGE)
-
-
-def ridge_of_pooled(A: Tensor, *, eps: float, eps_scale: str) -> Tensor:
-    """`ridge_of` from A = X X^T itself, shape (B, d, d)."""
-    if eps == 0 or eps_scale == "absolute":
-        return A.new_full(A.shape[:-2], eps)
-    if eps_scale == "largest":
-        size = torch.linalg.eigvalsh(A.detach().to(widest(A)))[..., -1].to(A.dtype)
-    else:
-        size = A.diagonal(dim1=-2, dim2=-1).sum(-1)
-    return (eps * size).clamp_min(MIN_RIDGE)
+        wide = values.detach().to(widest(values))
+        if isinstance(pooled, Factored):
+            wide = wide.mT @ wide if wide.shape[-1] < wide.shape[-2] else wide @ wide.mT
+        size = torch.linalg.eigvalsh(wide)[..., -1]
+        return (eps * size).clamp_min(MIN_RIDGE).to(values.dtype)
+    trace = values.square().sum((-2, -1)) if isinstance(pooled, Factored) else values.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return (eps * trace).clamp_min(MIN_RIDGE)
 
 
 def _flat_mask(who: str, mask: Tensor, features: Tensor, layout: str) -> Tensor:

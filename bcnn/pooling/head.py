@@ -5,8 +5,9 @@ Paper: Figure 1 without the network and the classifier. The presets are the rows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -14,13 +15,15 @@ from torch import Tensor, nn
 
 from ..errors import unknown_name
 from ..linalg.autodiff import full_precision
-from ..matfun.forward import FORWARDS
+from ..linalg.operand import Factored, formed
 from ..matfun.modules import MatrixFunction
-from ..matfun.plan import resolve_auto
-from . import POOLINGS, thin
-from .bilinear import DEFAULT_EPS, pooled_matrix
-from .features import check_eps, check_layout
-from .normalize import NORMALIZATIONS, make_normalization, parse
+from ..parts.registry import Registry
+from ..parts.shapes import Maps, Matrix, Shape, Spd, Vector
+from . import POOLINGS
+from .bilinear import BilinearPool
+from .contract import Pooling
+from .features import check_layout
+from .normalize import NORMALIZATIONS
 from .triangle import entries, multiplicity
 
 PAPERS_EPS = 1e-6  # of the largest eigenvalue: epsilon = 1 where that is about 10^6 (Sec. 3.2)
@@ -32,18 +35,15 @@ class HeadConfig:
 
     pooling: str = "bilinear"
     normalize: tuple[str, ...] = ("matrix_sqrt", "signed_sqrt", "l2")
-    eps: float = DEFAULT_EPS  # of bilinear pooling
-    eps_scale: str = "trace"
     layout: str = "maps"
     triangle: bool = True  # keep the upper triangle of symmetric matrices
-    thin: bool | None = None  # None: where it is faster
 
 
 PRESETS: dict[str, HeadConfig] = {
-    "average": HeadConfig(pooling="average", normalize=("l2",)),  # first order, the baseline
-    "bcnn": HeadConfig(normalize=("signed_sqrt", "l2"), eps=0.0),  # Lin et al. 2015; Table 1, sgnsqrt(A)
-    "improved_bcnn": HeadConfig(normalize=("matrix_sqrt", "signed_sqrt", "l2")),  # Table 1, A^(1/2) and sgnsqrt
-    "o2p": HeadConfig(normalize=("matrix_log", "l2"), eps=3e-3),  # Carreira et al. 2012; Table 1, log(A)
+    "average": HeadConfig("average", ("l2",)),  # first order, the baseline
+    "bcnn": HeadConfig("bilinear(eps=0)", ("signed_sqrt", "l2")),  # Lin et al. 2015; Table 1, sgnsqrt(A)
+    "improved_bcnn": HeadConfig("bilinear", ("matrix_sqrt", "signed_sqrt", "l2")),  # Table 1, A^(1/2) and sgnsqrt
+    "o2p": HeadConfig("bilinear(eps=0.003)", ("matrix_log", "l2")),  # Carreira et al. 2012; Table 1, log(A)
 }
 
 
@@ -54,219 +54,238 @@ class Head(nn.Module):
 
     Args:
         preset: a name of `PRESETS`, or a `HeadConfig`; the options below change single parts of it.
-        pooling: a name of `POOLINGS`.
-        normalize: normalizations in order, as text (`bcnn.pooling.normalize`).
-        eps: the ridge of Eq. (1); 0 for none.
-        eps_scale: "trace" (relative to the mean squared length of the features), "largest" (relative to the largest
-            eigenvalue; the paper's ridge is 1e-6 of it) or "absolute".
+        channels: of the features, or of those of each network; None where no part has to know. With them the head says
+            what it gives (`out`), and parts that do not fit are refused at once.
+        pooling: a pooling as text, such as "bilinear(eps=1, eps_scale=absolute)" (`POOLINGS`).
+        normalize: normalizations in order, as text (`NORMALIZATIONS`).
         layout: "maps" for (B, C, H, W) and (B, C, L), "tokens" for (B, N, C).
         triangle: keep the upper triangle of a symmetric matrix, scaled so that inner products stay: half the memory.
-        thin: whether to go through the n x n Gram matrix where a matrix function follows bilinear pooling and n < d;
-            None does so where it is faster and the function's methods are left to choose themselves.
+        **options: of the pooling or of the normalizations, such as ``eps=0.01`` or ``backward="svd"``: each goes to
+            the parts that take it.
 
     Example:
-        >>> head = Head("improved_bcnn")
-        >>> head(torch.rand(2, 8, 5, 5)).shape, head.num_features(8)
-        (torch.Size([2, 36]), 36)
-        >>> head.config.normalize
-        ('matrix_sqrt', 'signed_sqrt', 'l2')
+        >>> head = Head("improved_bcnn", channels=8)
+        >>> head(torch.rand(2, 8, 5, 5)).shape, head.out
+        (torch.Size([2, 36]), Vector(length=36))
+        >>> Head("improved_bcnn", eps=0.01).config.pooling
+        'bilinear(eps=0.01)'
     """
 
-    def __init__(self, preset: str | HeadConfig = "improved_bcnn", **options: Any):
+    def __init__(
+        self,
+        preset: str | HeadConfig = "improved_bcnn",
+        channels: int | Sequence[int] | None = None,
+        **options: Any,
+    ):
         super().__init__()
         self.config = make_config(preset, **options)
-        self.normalizations = nn.ModuleList(make_normalization(text) for text in self.config.normalize)
-        kinds = [NORMALIZATIONS[parse(text)[0]] for text in self.config.normalize]
-        self._kinds = kinds
-        self._num_matrix = max((i + 1 for i, kind in enumerate(kinds) if kind.matrix), default=0)
-        _check_composition(self.config, [kind.matrix for kind in kinds])
-        if self.config.thin and not self._may_be_thin:
-            raise ValueError(
-                "head: expected thin=True with bilinear pooling, eps > 0 and a matrix function first, its methods not "
-                f"named, got {self.config}."
-            )
+        inputs = _as_maps(channels)
+        pooling = POOLINGS.make(self.config.pooling, inputs=inputs)
+        assert isinstance(pooling, Pooling)
+        self.pooling = pooling
+        # Where the channels are not known, whether the parts fit is seen with one.
+        shape = pooling.shape(*inputs or (Maps(1),) * pooling.num_inputs)
+        self._pooled = type(shape)
+        self.normalizations = nn.ModuleList()
+        for i, text in enumerate(self.config.normalize):
+            before = self._before(i, shape)
+            self.normalizations.append(NORMALIZATIONS.make(text, inputs=None if inputs is None else (before,)))
+            shape = self._after(i, shape)
+        self.out = None if inputs is None else self._flat(shape)
+        _check_thin(self)
 
-    def forward(self, features: Tensor, other: Tensor | None = None, *, mask: Tensor | None = None) -> Tensor:
-        """Descriptors, shape (B, `num_features`), in float32 (float64 for float64 features).
+    def forward(self, *features: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Descriptors, shape (B, length), in float32 (float64 for float64 features).
 
         Args:
-            features: in the head's layout.
-            other: the second features, for asymmetric pooling.
+            *features: of one network, or of as many as the pooling takes, in the head's layout.
             mask: True where a location is valid, shape (B, H, W), (B, L) or (B, N).
         """
-        with full_precision(features):
-            matrix, start = self._pool(features, other, mask)
-            return self._normalize(matrix, start, least_eigenvalue(self.config, matrix.shape[-1]))
+        with full_precision(features[0]):
+            return self._normalize(self.pool(*features, mask=mask))
+
+    def pool(self, *features: Tensor, mask: Tensor | None = None) -> Tensor | Factored:
+        """The pooled features before the normalizations; a symmetric matrix is not formed yet."""
+        if len(features) != self.pooling.num_inputs:
+            name, count = POOLINGS.read(self.config.pooling).name, self.pooling.num_inputs
+            raise ValueError(f"head: expected {count} features for {name!r} pooling, got {len(features)}.")
+        pooled: Tensor | Factored = self.pooling(*features, layout=self.config.layout, mask=mask)
+        return pooled
 
     def normalize_matrix(self, matrix: Tensor) -> Tensor:
         """Descriptors of matrices (B, d, d) that are pooled already, such as stored ones; of vectors, after averages.
 
         As in `forward`, half precision is computed in float32.
         """
-        pooling = POOLINGS[self.config.pooling]
-        right = matrix.ndim == (3 if pooling.matrix else 2)
-        if not right or (pooling.symmetric and matrix.shape[-1] != matrix.shape[-2]):
-            expected = "(B, d, d)" if pooling.symmetric else "(B, d, e)" if pooling.matrix else "(B, d)"
+        right = matrix.ndim == (2 if self._pooled is Vector else 3)
+        if not right or (self._pooled is Spd and matrix.shape[-1] != matrix.shape[-2]):
+            expected = {Spd: "(B, d, d)", Matrix: "(B, d, e)", Vector: "(B, d)"}[self._pooled]
             raise ValueError(f"head: expected pooled features of shape {expected}, got {tuple(matrix.shape)}.")
         with full_precision(matrix):
-            return self._normalize(matrix.to(torch.promote_types(matrix.dtype, torch.float32)), 0)
+            return self._normalize(matrix.to(torch.promote_types(matrix.dtype, torch.float32)))
 
-    def num_features(self, num_channels: int, other_channels: int | None = None) -> int:
-        """The length of a descriptor, given the channels of the features."""
-        pooling = POOLINGS[self.config.pooling]
-        if not pooling.matrix:
-            return num_channels
-        if pooling.symmetric and self.config.triangle:
-            return num_channels * (num_channels + 1) // 2
-        return num_channels * (other_channels or num_channels)
+    def shape(self, *inputs: Shape) -> Vector:
+        """What it gives for features of these shapes; an error in words if a part does not fit."""
+        shape = self.pooling.shape(*inputs)
+        for i in range(len(self.normalizations)):
+            shape = self._after(i, shape)
+        return self._flat(shape)
+
+    def length(self, *channels: int) -> int:
+        """Of a descriptor, given the channels of the features."""
+        return self.shape(*map(Maps, channels)).length
 
     def extra_repr(self) -> str:
         """Every option that is not a module of its own."""
-        options = asdict(self.config)
-        del options["normalize"]
-        return ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return f"layout={self.config.layout!r}, triangle={self.config.triangle!r}"
 
     # --- the stages ---------------------------------------------------------------------------------------------------
 
-    @property
-    def _may_be_thin(self) -> bool:
-        """A factor with a ridge, then a matrix function whose methods are left open."""
-        has_ridge = POOLINGS[self.config.pooling].factor is not None and self.config.eps > 0
-        if not has_ridge or not self._kinds or not self._kinds[0].matrix:
-            return False
-        first = self.normalizations[0]
-        assert isinstance(first, MatrixFunction)
-        return first.open_methods
-
-    def _pool(self, features: Tensor, other: Tensor | None, mask: Tensor | None) -> tuple[Tensor, int]:
-        """The pooled matrix or vector and 0; or, on the thin path, the first normalization done as well, and 1."""
-        config, pooling = self.config, POOLINGS[self.config.pooling]
-        if (other is not None) != (pooling.num_inputs == 2):
-            raise ValueError(f"head: pooling {config.pooling!r} takes {pooling.num_inputs} features; check `other`.")
-        inputs = (features,) if other is None else (features, other)
-        options = {name: getattr(config, name) for name in pooling.options}
-        if pooling.factor is None:
-            return pooling.fn(*inputs, layout=config.layout, mask=mask, **options), 0
-        X, ridge = pooling.factor(*inputs, layout=config.layout, mask=mask, **options)
-        if self._use_thin(X):
-            first = self.normalizations[0]
-            assert isinstance(first, MatrixFunction)
-            return thin.thin_matrix_function(first.function, X, ridge, getattr(first, "p", None)), 1
-        return pooled_matrix(X, ridge), 0
-
-    def _use_thin(self, X: Tensor) -> bool:
-        if torch.compiler.is_compiling():  # the compiler takes no Function with rules for torch.func
-            return False
-        if self.config.thin is not None:  # with n >= d nothing is gained, and the ridge's gradient would cancel
-            return self.config.thin and X.shape[-1] < X.shape[-2]
-        return self._may_be_thin and thin.pays_off(X)
-
-    def _stages(self, start: int, stop: int) -> list[tuple[nn.Module, Any]]:
-        return list(zip(self.normalizations, self._kinds, strict=True))[start:stop]
-
-    def _normalize(self, matrix: Tensor, start: int, lower: float | None = None) -> Tensor:
-        """From normalization number `start` on; `lower` is what is known of the pooled matrix's spectrum."""
-        for i, (module, kind) in enumerate(self._stages(start, self._num_matrix), start):
-            if isinstance(module, MatrixFunction):
-                known = lower if i == 0 else None
-                matrix = module(matrix, **methods_for(module, matrix.device.type, matrix.shape[-1], known))
-            else:
-                matrix = _globally(module, matrix) if kind.weighted else module(matrix)
-        return self._finish(matrix)
-
-    def _finish(self, matrix: Tensor) -> Tensor:
-        """From the last matrix function on, entries alone: of a symmetric matrix, half of them are enough."""
+    def _normalize(self, pooled: Tensor | Factored) -> Tensor:
+        """Matrix functions and what stands before them on whole matrices, the rest on entries, then on the vector."""
+        modules = list(self.normalizations)
+        start = max((i + 1 for i, module in enumerate(modules) if module.takes == "spd"), default=0)
+        for module in modules[:start]:
+            pooled = module(pooled) if module.takes == "spd" else _globally(module, formed(pooled))
+        matrix = formed(pooled)
         weights = None
-        if POOLINGS[self.config.pooling].symmetric and self.config.triangle:
+        if self.config.triangle and self._pooled is Spd:
             weights = multiplicity(matrix.shape[-1], matrix)
             x = entries(matrix)
         else:
             x = matrix.flatten(1)
-        for module, kind in self._stages(self._num_matrix, len(self._kinds)):
-            x = module(x, weights) if kind.weighted else module(x)
-        return x if weights is None else x * weights.sqrt()
+        stop = start + len(list(takewhile(lambda module: module.takes == "entries", modules[start:])))
+        for module in modules[start:stop]:
+            x = module(x, weights) if module.weighted else module(x)
+        x = x if weights is None else x * weights.sqrt()
+        for module in modules[stop:]:
+            x = module(x)
+        return x
+
+    def _before(self, i: int, shape: Shape) -> Shape:
+        """What normalization number i is given: the flat descriptor, if it works on that."""
+        part = NORMALIZATIONS[NORMALIZATIONS.read(self.config.normalize[i]).name]
+        return self._flat(shape) if getattr(part.make, "takes", "entries") == "vector" else shape
+
+    def _after(self, i: int, shape: Shape) -> Shape:
+        after: Shape = self.normalizations[i].shape(self._before(i, shape))  # type: ignore[operator]
+        return after
+
+    def _flat(self, shape: Shape) -> Vector:
+        return Vector(shape.triangle if isinstance(shape, Spd) and self.config.triangle else shape.size)
 
 
 def describe(
-    features: Tensor,
+    features: Tensor | Sequence[Tensor],
     preset: str | HeadConfig = "improved_bcnn",
     *,
-    other: Tensor | None = None,
     mask: Tensor | None = None,
     **options: Any,
 ) -> Tensor:
-    """Descriptors of features in one call: ``Head(preset, **options)(features, other, mask=mask)``.
+    """Descriptors of features in one call: ``Head(preset, channels, **options)(*features, mask=mask)``.
+
+    Args:
+        features: of one network, or a list with those of each.
+        preset: as in `Head`.
+        mask: True where a location is valid.
+        **options: those of `Head`.
 
     Example:
         >>> describe(torch.rand(2, 6, 7), "bcnn").shape
         torch.Size([2, 21])
     """
-    return Head(preset, **options)(features, other, mask=mask)
+    given = [features] if isinstance(features, Tensor) else list(features)
+    axis = 2 if options.get("layout") == "tokens" else 1
+    channels = [f.shape[axis] for f in given if isinstance(f, Tensor) and f.ndim > axis]
+    return Head(preset, channels if len(channels) == len(given) else None, **options)(*given, mask=mask)
+
+
+# --- configurations ---------------------------------------------------------------------------------------------------
 
 
 def make_config(preset: str | HeadConfig, **options: Any) -> HeadConfig:
-    """A preset with some of its fields changed, all of them checked; None leaves a field as it is."""
+    """A preset with some of its fields or some options of its parts changed, all checked; None leaves one as it is."""
     if not isinstance(preset, HeadConfig):
         if preset not in PRESETS:
             raise unknown_name("head", "preset", preset, PRESETS)
         preset = PRESETS[preset]
-    for name in options:
-        if name not in HeadConfig.__dataclass_fields__:
-            raise unknown_name("head", "option", name, HeadConfig.__dataclass_fields__)
-    changes = {name: value for name, value in options.items() if value is not None}
-    normalize = changes.get("normalize", ())
-    if isinstance(normalize, str):
-        changes["normalize"] = (normalize,)
-    elif "normalize" in changes:
-        if not isinstance(normalize, Sequence) or not all(isinstance(text, str) for text in normalize):
-            raise ValueError(f"head: expected `normalize` to be text or a list of texts, got {normalize!r}.")
-        changes["normalize"] = tuple(normalize)
+    given = {name: value for name, value in options.items() if value is not None}
+    changes = {name: given.pop(name) for name in HeadConfig.__dataclass_fields__ if name in given}
+    if "normalize" in changes:
+        changes["normalize"] = _as_texts(changes["normalize"])
     config = replace(preset, **changes)
-    if config.pooling not in POOLINGS:
-        raise unknown_name("head", "pooling", config.pooling, POOLINGS)
-    for name in ("eps", "eps_scale"):
-        if name in changes and name not in POOLINGS[config.pooling].options:
-            raise ValueError(f"head: expected no `{name}` with {config.pooling!r} pooling, which does not take it.")
-    for name in ("triangle", "thin"):
-        if not isinstance(getattr(config, name), bool | None):
-            raise ValueError(f"head: expected `{name}` to be True or False, got {getattr(config, name)!r}.")
     check_layout("head", config.layout)
-    check_eps("head", config.eps, config.eps_scale)
-    return replace(config, eps=float(config.eps))
+    if not isinstance(config.triangle, bool):
+        raise ValueError(f"head: expected `triangle` to be True or False, got {config.triangle!r}.")
+    config = replace(
+        config,
+        pooling=str(POOLINGS.read(config.pooling)),
+        normalize=tuple(str(NORMALIZATIONS.read(text)) for text in config.normalize),
+    )
+    return with_options(config, given)
 
 
-def least_eigenvalue(config: HeadConfig, d: int) -> float | None:
-    r"""A bound of the least eigenvalue of A over its Frobenius norm, if the ridge gives one.
-
-    With t the mean squared length of the features, A = B + eps t I and ||B||_F <= tr B = t, so that
-    :math:`\lambda_{min} / \|A\|_F \ge \epsilon / (1 + \epsilon \sqrt d)`.
-    """
-    if config.eps_scale != "trace" or not config.eps or "eps" not in POOLINGS[config.pooling].options:
-        return None
-    return config.eps / (1 + config.eps * d**0.5)
-
-
-def methods_for(module: MatrixFunction, device: str, d: int, lower: float | None) -> dict[str, Any]:
-    """The options that a head chooses for a matrix function whose methods are left open.
-
-    Where products take the place of a decomposition, they are told how far down the spectrum goes, which saves two
-    fifths of them and most of the error.
-    """
-    if not module.open_methods:
-        return {}
-    forward, _ = resolve_auto(module.function.name, device, d)
-    if not FORWARDS[forward].for_accelerators or lower is None or lower < 16 * torch.finfo(torch.float32).eps:
-        return {}
-    return {"lower": lower, "solver_lower": lower**0.5}
+def with_options(config: HeadConfig, options: Mapping[str, Any]) -> HeadConfig:
+    """Options by name, each in the text of every part that takes it; one that no part takes is refused."""
+    texts = [(POOLINGS, config.pooling), *((NORMALIZATIONS, text) for text in config.normalize)]
+    taken: set[str] = set()
+    changed = []
+    for registry, text in texts:
+        own = {name: value for name, value in options.items() if name in options_of(registry, text)}
+        taken |= set(own)
+        changed.append(str(registry.read(str(registry.read(text).with_options(**own)))))
+    for name in options:
+        if name not in taken:
+            known = dict.fromkeys(option for registry, text in texts for option in options_of(registry, text))
+            parts = ", ".join(registry.read(text).name for registry, text in texts)
+            raise unknown_name("head", f"option of {parts}:", name, (*HeadConfig.__dataclass_fields__, *known))
+    return replace(config, pooling=changed[0], normalize=tuple(changed[1:]))
 
 
-def _check_composition(config: HeadConfig, is_matrix: Sequence[bool]) -> None:
-    if any(is_matrix) and not POOLINGS[config.pooling].symmetric:
-        symmetric = ", ".join(name for name, pooling in POOLINGS.items() if pooling.symmetric)
-        raise ValueError(
-            f"head: expected normalizations of entries after {config.pooling!r} pooling, got {config.normalize}; "
-            f"matrix functions need one of: {symmetric}."
+def options_of(registry: Registry, text: str) -> Sequence[str]:
+    """The names of the options that a part takes."""
+    return list(registry[registry.read(text).name].options)
+
+
+def from_first_version(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a configuration written when the ridge and the thin path were fields of their own."""
+    old = dict(content)
+    ridge = {name: old.pop(name) for name in ("eps", "eps_scale") if name in old}
+    thin = old.pop("thin", None)
+    if ridge and str(old.get("pooling")) == "bilinear":
+        old["pooling"] = str(POOLINGS.read("bilinear").with_options(**ridge))
+    if thin is not None:
+        old["normalize"] = tuple(
+            str(NORMALIZATIONS.read(text).with_options(thin=thin)) if i == 0 else text
+            for i, text in enumerate(old["normalize"])
         )
+    return old
+
+
+def _as_texts(normalize: Any) -> tuple[str, ...]:
+    if isinstance(normalize, str):
+        return (normalize,)
+    if not isinstance(normalize, Sequence) or not all(isinstance(text, str) for text in normalize):
+        raise ValueError(f"head: expected `normalize` to be text or a list of texts, got {normalize!r}.")
+    return tuple(normalize)
+
+
+def _as_maps(channels: int | Sequence[int] | None) -> tuple[Maps, ...] | None:
+    if channels is None:
+        return None
+    return tuple(map(Maps, channels)) if isinstance(channels, Sequence) else (Maps(channels),)
+
+
+def _check_thin(head: Head) -> None:
+    """The thin path asks for a matrix that is not formed yet and has a ridge."""
+    for i, module in enumerate(head.normalizations):
+        if isinstance(module, MatrixFunction) and module.thin:
+            pooling = head.pooling
+            if i or not isinstance(pooling, BilinearPool) or not pooling.eps:
+                raise ValueError(
+                    "head: expected thin=True with bilinear pooling, eps > 0 and a matrix function first, its methods "
+                    f"not named, got {head.config}."
+                )
 
 
 def _globally(module: nn.Module, matrix: Tensor) -> Tensor:

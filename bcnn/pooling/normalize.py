@@ -6,16 +6,14 @@ Paper: Sec. 2.1 and Table 1. Each is written as text, such as ``"matrix_sqrt"``,
 
 from __future__ import annotations
 
-import ast
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import unknown_name
 from ..matfun.modules import MatrixLog, MatrixPower, MatrixSqrt
+from ..parts.registry import Part, Registry
+from ..parts.shapes import Shape
 
 # Where the signed square root turns linear, relative to the mean entry, and the length below which l2 does so;
 # docs/pooling.md, "At zero".
@@ -97,8 +95,28 @@ def _length(x: Tensor, *, floor: float, weights: Tensor | None) -> Tensor:
     return size * (total + (floor / size).square()).sqrt()
 
 
-class SignedSqrt(nn.Module):
-    """`signed_sqrt` as a module."""
+class Normalization(nn.Module):
+    """A part between pooling and scorer; a subclass says what it works on.
+
+    Matrix functions, which work on whole matrices (``takes = "spd"``), are in `bcnn.matfun.modules`.
+    """
+
+    takes: ClassVar[str] = "entries"  # "spd": a whole matrix; "entries": each by itself; "vector": the descriptor
+    weighted: ClassVar[bool] = False  # sums over entries, so has to know how often each stands in the matrix
+
+    def shape(self, given: Shape) -> Shape:
+        """The same as it is given."""
+        return given
+
+
+class SignedSqrt(Normalization):
+    """`signed_sqrt` as a module.
+
+    Args:
+        delta: where the root turns linear, relative to the root mean square of the descriptor; 0 for the paper's own.
+    """
+
+    weighted: ClassVar[bool] = True
 
     def __init__(self, delta: float = DEFAULT_DELTA):
         super().__init__()
@@ -109,12 +127,16 @@ class SignedSqrt(nn.Module):
         return signed_sqrt(x, delta=self.delta, weights=weights)
 
     def extra_repr(self) -> str:
-        """The option."""
+        """Where it turns linear."""
         return f"delta={self.delta:g}"
 
 
-class ShiftedSqrt(nn.Module):
-    """`shifted_sqrt` as a module."""
+class ShiftedSqrt(Normalization):
+    """`shifted_sqrt` as a module.
+
+    Args:
+        delta: what is added below the root.
+    """
 
     def __init__(self, delta: float = 1e-5):
         super().__init__()
@@ -125,12 +147,18 @@ class ShiftedSqrt(nn.Module):
         return shifted_sqrt(x, delta=self.delta)
 
     def extra_repr(self) -> str:
-        """The option."""
+        """What is added below the root."""
         return f"delta={self.delta:g}"
 
 
-class L2Normalize(nn.Module):
-    """`l2_normalize` as a module."""
+class L2Normalize(Normalization):
+    """`l2_normalize` as a module.
+
+    Args:
+        length: far below that of any real descriptor; keeps the derivative finite at zero.
+    """
+
+    weighted: ClassVar[bool] = True
 
     def __init__(self, length: float = DEFAULT_LENGTH):
         super().__init__()
@@ -141,70 +169,22 @@ class L2Normalize(nn.Module):
         return l2_normalize(x, length=self.length, weights=weights)
 
     def extra_repr(self) -> str:
-        """The option."""
+        """The length below which it turns linear."""
         return f"length={self.length:g}"
 
 
-@dataclass(frozen=True)
-class Normalization:
-    """A module class and what it works on."""
-
-    make: Any
-    matrix: bool = False  # a function of a whole symmetric matrix; else of a vector of entries
-    weighted: bool = False  # counts entries, so has to know how often each stands in the matrix
-
-
-NORMALIZATIONS: dict[str, Normalization] = {
-    "matrix_sqrt": Normalization(MatrixSqrt, matrix=True),
-    "matrix_log": Normalization(MatrixLog, matrix=True),
-    "matrix_power": Normalization(MatrixPower, matrix=True),
-    "signed_sqrt": Normalization(SignedSqrt, weighted=True),
-    "shifted_sqrt": Normalization(ShiftedSqrt),
-    "l2": Normalization(L2Normalize, weighted=True),
-}
-
-
-def parse(text: str) -> tuple[str, partial[nn.Module]]:
-    """The name in ``"name"`` or ``"name(1, option=2)"``, and the module class with its literal arguments bound."""
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-        if isinstance(node, ast.Name):
-            node = ast.Call(node, [], [])
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            raise ValueError
-        name = node.func.id
-        arguments = [ast.literal_eval(argument) for argument in node.args]
-        options = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}  # "None" is **
-    except (SyntaxError, ValueError, AttributeError, TypeError):
-        raise ValueError(
-            f"head: expected a normalization such as 'l2' or 'matrix_power(0.3)', got {text!r}; "
-            f"available: {', '.join(NORMALIZATIONS)}."
-        ) from None
-    if name not in NORMALIZATIONS:
-        raise unknown_name("head", "normalization", name, NORMALIZATIONS)
-    return name, partial(NORMALIZATIONS[name].make, *arguments, **options)
-
-
-def with_options(text: str, **options: Any) -> str:
-    """The text of a normalization with further options; those that it names itself stay.
-
-    Example:
-        >>> with_options("matrix_power(0.3)", backward="loewner")
-        "matrix_power(0.3, backward='loewner')"
-    """
-    name, make = parse(text)
-    given = {**options, **make.keywords}
-    arguments = [*map(repr, make.args), *(f"{key}={value!r}" for key, value in given.items())]
-    return f"{name}({', '.join(arguments)})" if arguments else name
-
-
-def make_normalization(text: str) -> nn.Module:
-    """The module that `text` describes."""
-    name, make = parse(text)
-    try:
-        return make()
-    except TypeError as error:
-        raise ValueError(f"head: expected options that {name} takes, got {text!r}: {error}.") from None
+NORMALIZATIONS = Registry(
+    "normalization",
+    "matrix_power(0.3)",
+    {
+        "matrix_sqrt": Part(MatrixSqrt, "the matrix square root, A^(1/2)"),
+        "matrix_log": Part(MatrixLog, "the matrix logarithm, log(A)"),
+        "matrix_power": Part(MatrixPower, "a matrix power, A^p, with an exponent that can be learned"),
+        "signed_sqrt": Part(SignedSqrt, "sign(x) sqrt(|x|), entry by entry"),
+        "shifted_sqrt": Part(ShiftedSqrt, "the signed square root of the authors' released code"),
+        "l2": Part(L2Normalize, "descriptors of length 1"),
+    },
+)
 
 
 def _at_least_float32(x: Tensor) -> Tensor:

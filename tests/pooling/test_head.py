@@ -10,13 +10,36 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import bcnn
-from bcnn.pooling.head import PRESETS, Head, describe, make_config
+from bcnn.linalg.operand import Factored
+from bcnn.matfun.thin import is_thin
+from bcnn.parts.registry import Part
+from bcnn.parts.shapes import Maps, Spd, Vector
+from bcnn.pooling import POOLINGS
+from bcnn.pooling.contract import Pooling
+from bcnn.pooling.head import PRESETS, Head, describe, from_first_version, make_config
 from bcnn.pooling.triangle import full_matrix
 
 from .helpers import locations, naive_descriptor, relu_features
 
 # Smoothing far above the step of finite differences, so that a dead channel and a black image are differentiable there.
 SMOOTH = {"signed_sqrt": "signed_sqrt(delta=0.1)", "l2": "l2(length=1e-1)"}
+
+
+def ridge_of(preset: str) -> float:
+    return getattr(Head(preset).pooling, "eps", 0.0)
+
+
+def thin_option(preset: str, thin: bool | None) -> dict[str, bool | None]:
+    """Heads without a matrix function have no such option."""
+    return {"thin": thin} if "matrix" in PRESETS[preset].normalize[0] else {}
+
+
+def goes_thin(head: Head, d: int, n: int) -> bool:
+    """Whether the head computes an n x n decomposition and none of d x d."""
+    sizes = Sizes()
+    with sizes:
+        head(torch.rand(1, d, n))
+    return sizes.seen == {n}
 
 
 def images() -> torch.Tensor:
@@ -36,10 +59,10 @@ def test_preset_is_the_naive_loop(preset, shape, triangle):
     result = describe(features, preset, triangle=triangle, normalize=sharp)
     default = describe(features, preset, triangle=triangle)
     assert (default * result).sum(-1).min() > 1 - 1e-5
-    assert result.shape == (3, Head(preset, triangle=triangle).num_features(shape[1]))
+    assert result.shape == (3, Head(preset, triangle=triangle).length(shape[1]))
     if triangle and preset != "average":
         result = full_matrix(result).flatten(1)
-    expected = np.stack([naive_descriptor(points, preset, PRESETS[preset].eps) for points in locations(features)])
+    expected = np.stack([naive_descriptor(points, preset, ridge_of(preset)) for points in locations(features)])
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6, atol=2e-8)
 
 
@@ -47,14 +70,15 @@ def test_preset_is_the_naive_loop(preset, shape, triangle):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_gradient_through_the_whole_head(preset, thin):
     if thin and preset in ("average", "bcnn"):
-        with pytest.raises(ValueError, match="expected thin=True with"):
+        with pytest.raises(ValueError, match=r"unknown option of .*: 'thin'"):
             Head(preset, thin=True)
         return
     normalize = [SMOOTH.get(name, name) for name in PRESETS[preset].normalize]
     # An absolute ridge: a black image's own is 1e-10, too sharp for finite differences.
-    options = {"normalize": normalize, "thin": thin, **({} if preset in ("average", "bcnn") else ABSOLUTE)}
+    ridge = {} if preset in ("average", "bcnn") else ABSOLUTE
+    options = {"normalize": normalize, **thin_option(preset, thin), **ridge}
     head = Head(preset, **options)
-    weight = torch.randn(5, head.num_features(6), dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(5, head.length(6), dtype=torch.float64, requires_grad=True)
     labels = torch.tensor([0, 3, 1])
 
     def loss(features, weight):
@@ -84,7 +108,7 @@ def test_defaults_stay_finite_at_every_edge(preset, thin, dtype):
     features[3] *= 1e6
     features[4] *= 1e-6
     features = features.to(dtype).requires_grad_()
-    descriptor = Head(preset, thin=thin)(features)
+    descriptor = Head(preset, **thin_option(preset, thin))(features)
     descriptor.square().sum().backward()
     assert descriptor.dtype == torch.float32
     assert descriptor.isfinite().all()
@@ -98,9 +122,10 @@ def test_thin_is_chosen_and_equals_thick(name):
     features = relu_features(2, 64, 5, 5)
     options = {"normalize": (name, "signed_sqrt", "l2"), "eps": 1e-2}
     head = Head(**options)
-    assert head._use_thin(features.flatten(2))
+    assert goes_thin(head, 64, 25)
     torch.testing.assert_close(head(features), Head(thin=False, **options)(features))
-    assert not head._use_thin(torch.ones(1, 16, 25))
+    assert not goes_thin(head, 16, 25)
+    assert not goes_thin(Head(thin=False, **options), 64, 25)
 
 
 @pytest.mark.parametrize(
@@ -110,17 +135,29 @@ def test_thin_is_chosen_and_equals_thick(name):
         {"normalize": "matrix_sqrt(backward='lyapunov')"},
         {"normalize": ("l2", "matrix_sqrt")},
         {"eps": 0.0},
-        {"pooling": "average", "normalize": "l2"},
     ],
 )
 def test_a_named_method_or_no_ridge_is_never_thin(options):
-    assert not Head(**options)._use_thin(torch.ones(1, 64, 5))
-    with pytest.raises(ValueError, match="expected thin=True with bilinear pooling"):
+    assert not goes_thin(Head(**options), 64, 5)
+    with pytest.raises(ValueError, match="expected thin=True with"):
         Head(thin=True, **options)
 
 
 def test_precision_may_be_asked_for_on_the_thin_path():
-    assert Head(normalize="matrix_sqrt(precision='high')")._use_thin(torch.ones(1, 64, 5))
+    assert goes_thin(Head(normalize="matrix_sqrt(precision='high')"), 64, 5)
+
+
+def test_a_matrix_that_is_not_formed_goes_into_a_matrix_function():
+    X = relu_features(2, 16, 3)
+    for ridge in (torch.tensor([0.1, 0.2], dtype=torch.float64), None):
+        A = Factored(X, ridge)
+        assert is_thin(A, None) == (ridge is not None)
+        for thin in (None, False, True):
+            torch.testing.assert_close(bcnn.sqrtm(A, thin=thin), bcnn.sqrtm(A.form()))
+            torch.testing.assert_close(bcnn.powm(A, 0.3, thin=thin), bcnn.powm(A.form(), 0.3))
+    Z, info = bcnn.sqrtm(Factored(X, torch.ones(2, dtype=torch.float64)), return_info=True)
+    assert info.residual.max() < 1e-12
+    torch.testing.assert_close(Z @ Z, Factored(X, torch.ones(2, dtype=torch.float64)).form())
 
 
 def test_any_order_of_normalizations():
@@ -144,7 +181,7 @@ def test_a_learned_exponent_is_a_parameter_on_both_paths():
     for thin in (True, False):
         head = Head(normalize=("matrix_power(0.4, learnable=True)", "l2"), thin=thin, eps=0.1).double()
         assert [name for name, _ in head.named_parameters()] == ["normalizations.0.p"]
-        weight = torch.arange(head.num_features(16), dtype=torch.float64).sin()
+        weight = torch.arange(head.length(16), dtype=torch.float64).sin()
         (head(features) @ weight).sum().backward()
         gradients.append(head.normalizations[0].p.grad)
     torch.testing.assert_close(*gradients)
@@ -171,30 +208,59 @@ def test_masks_drop_locations():
 def test_asymmetric_head_takes_two_features():
     head = Head(pooling="asymmetric", normalize=("signed_sqrt", "l2"))
     first, second = relu_features(2, 5, 4, 4), relu_features(2, 3, 8, 8, seed=1)
-    assert head(first, second).shape == (2, head.num_features(5, 3))
+    assert head(first, second).shape == (2, head.length(5, 3))
     expected = bcnn.l2_normalize(bcnn.signed_sqrt(bcnn.asymmetric_pool(first, second).flatten(1)))
     torch.testing.assert_close(head(first, second), expected)
-    with pytest.raises(ValueError, match="'asymmetric' takes 2 features"):
+    with pytest.raises(ValueError, match="expected 2 features for 'asymmetric' pooling, got 1"):
         head(first)
-    with pytest.raises(ValueError, match="'bilinear' takes 1 features"):
+    with pytest.raises(ValueError, match="expected 1 features for 'bilinear' pooling, got 2"):
         Head("bcnn")(first, second)
+    with pytest.raises(ValueError, match="asymmetric: expected the features of 2 networks, got those of 1"):
+        Head("bcnn", 5, pooling="asymmetric")
+    torch.testing.assert_close(describe([first, second], pooling="asymmetric", normalize=()).flatten(1),
+                               bcnn.asymmetric_pool(first, second).flatten(1))  # fmt: skip
+
+
+class ShiftedPool(Pooling):
+    """Bilinear pooling with a ridge of its own.
+
+    Args:
+        shift: what is added to the diagonal.
+    """
+
+    def __init__(self, shift: float = 0.0):
+        super().__init__()
+        self.shift = shift
+
+    def shape(self, *inputs):
+        return Spd(inputs[0].channels)
+
+    def forward(self, features, *, layout="maps", mask=None):
+        A = bcnn.bilinear_pool(features, eps=0.0, layout=layout, mask=mask)
+        return A + self.shift * torch.eye(features.shape[1])
 
 
 def test_a_new_pooling_is_one_registration(monkeypatch):
-    from bcnn.pooling import POOLINGS
-    from bcnn.pooling.contract import Pooling
-
-    def shifted_pool(features, *, eps, layout="maps", mask=None):
-        return bcnn.bilinear_pool(features, eps=0.0, layout=layout, mask=mask) + eps * torch.eye(features.shape[1])
-
-    monkeypatch.setitem(POOLINGS, "shifted", Pooling(shifted_pool, symmetric=True))
+    monkeypatch.setitem(POOLINGS, "shifted", Part(ShiftedPool, "with a ridge of its own"))
     features = relu_features(2, 6, 2, 2)
     expected = describe(features, eps=0.3, eps_scale="absolute", thin=False)
-    torch.testing.assert_close(describe(features, pooling="shifted", eps=0.3), expected)
+    torch.testing.assert_close(describe(features, pooling="shifted(shift=0.3)"), expected)
+    torch.testing.assert_close(describe(features, pooling="shifted", shift=0.3), expected)
+    assert POOLINGS["shifted"].options["shift"].help == "what is added to the diagonal."
     with pytest.raises(ValueError, match="expected thin=True with"):
-        Head(pooling="shifted", eps=0.3, thin=True)
-    with pytest.raises(ValueError, match="expected no `eps_scale` with 'shifted' pooling"):
+        Head(pooling="shifted", shift=0.3, thin=True)
+    with pytest.raises(ValueError, match=r"unknown option of shifted, .*: 'eps_scale'"):
         Head(pooling="shifted", eps_scale="absolute")
+
+
+def test_shapes_are_said_when_a_head_is_built():
+    assert Head("improved_bcnn", 8).out == Vector(36)
+    assert Head("improved_bcnn", 8, triangle=False).out == Vector(64)
+    assert Head("average", 8).out == Vector(8)
+    assert Head("bcnn").out is None
+    assert Head("bcnn").shape(Maps(3)) == Vector(6)
+    with pytest.raises(ValueError, match=r"matrix_sqrt: expected a symmetric positive .* got a vector of 8 numbers"):
+        Head("improved_bcnn", 8, pooling="average")
 
 
 def test_autocast_and_empty_batches():
@@ -204,7 +270,7 @@ def test_autocast_and_empty_batches():
             inside = describe(features, preset)
         assert torch.equal(inside, describe(features, preset))
         head = Head(preset)
-        assert head(features[:0]).shape == (0, head.num_features(32))
+        assert head(features[:0]).shape == (0, head.length(32))
 
 
 def test_training_through_autocast_matches_training_without():
@@ -223,7 +289,7 @@ def test_compiles_forward_and_backward(preset):
     features = relu_features(2, 8, 2, 2, dtype=torch.float32)
     head = Head(preset)  # without the compiler this would be thin
     results = []
-    for call in (torch.compile(head, backend="aot_eager"), Head(preset, thin=None if preset == "average" else False)):
+    for call in (torch.compile(head, backend="aot_eager"), Head(preset, **thin_option(preset, False))):
         leaf = features.clone().requires_grad_()
         descriptors = call(leaf)
         descriptors[:, 1].sum().backward()
@@ -239,7 +305,7 @@ def test_gradient_of_float32_heads_on_features_with_dead_channels(preset):
     gradients = []
     for dtype in (torch.float32, torch.float64):
         leaf = features.detach().to(dtype, copy=True).requires_grad_()
-        descriptors = Head(preset, thin=None if preset == "average" else False)(leaf)
+        descriptors = Head(preset, **thin_option(preset, False))(leaf)
         weight = torch.arange(descriptors.shape[1], dtype=dtype).sin()
         (descriptors @ weight).sum().backward()
         gradients.append(leaf.grad.double())
@@ -284,13 +350,13 @@ def test_overflow_is_an_error_and_not_a_nan(preset, thin):
         assert describe(features, preset).isfinite().all()
     else:
         with pytest.raises(ValueError, match="finite `features` and sums"):
-            describe(features, preset, thin=thin)
+            describe(features, preset, **thin_option(preset, thin))
 
 
 def test_a_head_from_its_configuration():
     head = Head("o2p", eps=0.3, layout="tokens")
     assert Head(head.config).config == head.config
-    assert Head(head.config, eps=0.1).config.eps == 0.1
+    assert Head(head.config, eps=0.1).config.pooling == "bilinear(eps=0.1)"
 
 
 def test_vmap_over_images():
@@ -304,7 +370,11 @@ def test_vmap_over_images():
 def test_config_is_plain_data():
     config = make_config("o2p", eps=0.5, normalize="l2")
     assert json.loads(json.dumps(asdict(config)))["normalize"] == ["l2"]
-    assert make_config("bcnn", eps=None).eps == 0  # None leaves the preset's
+    assert make_config("bcnn", eps=None).pooling == "bilinear(eps=0.0)"  # None leaves the preset's
+    assert make_config("o2p", pooling="bilinear(eps=1, eps_scale=absolute)").pooling == (
+        "bilinear(eps=1.0, eps_scale='absolute')"
+    )
+    assert make_config("improved_bcnn", normalize="matrix_sqrt(forward='auto')").normalize == ("matrix_sqrt",)
     assert "eps=0.5" in repr(Head("o2p", eps=0.5))
 
 
@@ -313,15 +383,15 @@ def test_config_is_plain_data():
     [
         ({"preset": "improved"}, "unknown preset 'improved'; did you mean 'improved_bcnn'"),
         ({"pooling": "max"}, "unknown pooling 'max'"),
-        ({"normalise": "l2"}, "unknown option 'normalise'; did you mean 'normalize'"),
-        ({"preset": "average", "normalize": "matrix_sqrt"}, "matrix functions need one of: bilinear"),
+        ({"normalise": "l2"}, "unknown option of .*: 'normalise'; did you mean 'normalize'"),
+        ({"preset": "average", "normalize": "matrix_sqrt"}, "matrix functions follow bilinear pooling"),
         ({"layout": "nchw"}, "unknown layout 'nchw'"),
         ({"eps": -1.0}, "expected `eps`"),
-        ({"thin": "off"}, "expected `thin` to be True or False, got 'off'"),
+        ({"thin": "off"}, "expected `thin` to be True, False or None, got 'off'"),
         ({"triangle": "no"}, "expected `triangle` to be True or False, got 'no'"),
         ({"normalize": 3}, "expected `normalize` to be text or a list of texts, got 3"),
         ({"normalize": [bcnn.SignedSqrt()]}, "expected `normalize` to be text or a list of texts"),
-        ({"preset": "average", "eps": 1.0}, "expected no `eps` with 'average' pooling"),
+        ({"preset": "average", "eps": 1.0}, "unknown option of average, l2: 'eps'"),
     ],
 )
 def test_bad_options_are_named(arguments, message):
@@ -331,19 +401,17 @@ def test_bad_options_are_named(arguments, message):
 
 def test_what_a_head_knows_of_the_spectrum_saves_products_and_error():
     """On an accelerator; run here on the CPU with the methods that it would take."""
-    from bcnn.pooling.head import least_eigenvalue, methods_for
+    from bcnn.matfun.plan import methods_for
 
     features = relu_features(2, 512, 28, 28, dtype=torch.float32)
-    config = Head("improved_bcnn").config
-    A = bcnn.bilinear_pool(features, eps=config.eps)
-    lower = least_eigenvalue(config, 512)
+    pooled = Head("improved_bcnn").pool(features)
+    A, lower = pooled.form(), pooled.least
     spectrum = torch.linalg.eigvalsh(A.double())
     assert lower <= (spectrum.amin(-1) / torch.linalg.matrix_norm(A.double())).min()
-    known = methods_for(bcnn.MatrixSqrt(), "cuda", 512, lower)
+    known = methods_for("sqrt", "cuda", 512, lower)
     assert set(known) == {"lower", "solver_lower"}
-    assert methods_for(bcnn.MatrixSqrt(), "cpu", 512, lower) == {}  # float64 there
-    assert methods_for(bcnn.MatrixSqrt(), "cuda", 8, lower) == {}  # eigh is as fast there
-    assert methods_for(bcnn.MatrixSqrt(forward="eigen"), "cuda", 512, lower) == {}
+    assert methods_for("sqrt", "cpu", 512, lower) == {}  # float64 there
+    assert methods_for("sqrt", "cuda", 8, lower) == {}  # eigh is as fast there
 
     G = torch.randn(A.shape, dtype=torch.float64)
     G = G + G.mT
@@ -361,6 +429,29 @@ def test_what_a_head_knows_of_the_spectrum_saves_products_and_error():
     assert counts[1] < 0.75 * counts[0]
     assert errors[1][0] < min(errors[0][0], 1e-5)
     assert errors[1][1] < min(errors[0][1], 1e-4)
+
+
+def test_configurations_of_the_first_version_are_translated():
+    old = {"pooling": "bilinear", "normalize": ["matrix_log", "l2"], "eps": 0.003, "eps_scale": "trace",
+           "layout": "maps", "triangle": True, "thin": None}  # fmt: skip
+    assert make_config("o2p", **from_first_version(old)) == make_config("o2p")
+    old |= {"pooling": "average", "normalize": ["l2"], "eps": 0.001}
+    assert make_config("o2p", **from_first_version(old)) == make_config("average")
+    old |= {"pooling": "bilinear", "normalize": ["matrix_sqrt", "l2"], "thin": False}
+    assert make_config("o2p", **from_first_version(old)).normalize == ("matrix_sqrt(thin=False)", "l2")
+
+
+class Sizes(TorchDispatchMode):
+    """Which matrices are decomposed."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        if op is torch.ops.aten._linalg_eigh.default:
+            self.seen.add(args[0].shape[-1])
+        return op(*args, **(kwargs or {}))
 
 
 class Products(TorchDispatchMode):

@@ -13,6 +13,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from ...linalg.operand import Factored
 from ..compose import MatrixFunctionInfo, matrix_function
 from ..contract import SpectralFunction
 
@@ -45,11 +46,11 @@ LOG = SpectralFunction(
 
 
 @overload
-def logm(A: Tensor, *, return_info: Literal[True], **options: Any) -> tuple[Tensor, MatrixFunctionInfo]: ...
+def logm(A: Tensor | Factored, *, return_info: Literal[True], **options: Any) -> tuple[Tensor, MatrixFunctionInfo]: ...
 @overload
-def logm(A: Tensor, *, return_info: Literal[False] = ..., **options: Any) -> Tensor: ...
+def logm(A: Tensor | Factored, *, return_info: Literal[False] = ..., **options: Any) -> Tensor: ...
 def logm(
-    A: Tensor,
+    A: Tensor | Factored,
     *,
     forward: str = "auto",
     backward: str = "auto",

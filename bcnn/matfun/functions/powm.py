@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...linalg import spectrum
 from ...linalg.autodiff import may_branch
+from ...linalg.operand import Factored
 from ...linalg.spectrum import NULL_UNITS
 from ..compose import MatrixFunctionInfo, matrix_function
 from ..contract import SpectralFunction
@@ -86,12 +87,12 @@ POWER = SpectralFunction(
 
 @overload
 def powm(
-    A: Tensor, p: float | Tensor, *, return_info: Literal[True], **options: Any
+    A: Tensor | Factored, p: float | Tensor, *, return_info: Literal[True], **options: Any
 ) -> tuple[Tensor, MatrixFunctionInfo]: ...
 @overload
-def powm(A: Tensor, p: float | Tensor, *, return_info: Literal[False] = ..., **options: Any) -> Tensor: ...
+def powm(A: Tensor | Factored, p: float | Tensor, *, return_info: Literal[False] = ..., **options: Any) -> Tensor: ...
 def powm(
-    A: Tensor,
+    A: Tensor | Factored,
     p: float | Tensor,
     *,
     forward: str = "auto",

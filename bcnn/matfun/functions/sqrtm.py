@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.lyapunov import reciprocal_sums
+from ...linalg.operand import Factored
 from ...linalg.spectrum import NULL_UNITS
 from ..compose import MatrixFunctionInfo, matrix_function
 from ..contract import SpectralFunction
@@ -37,11 +38,11 @@ SQRT = SpectralFunction(
 
 
 @overload
-def sqrtm(A: Tensor, *, return_info: Literal[True], **options: Any) -> tuple[Tensor, MatrixFunctionInfo]: ...
+def sqrtm(A: Tensor | Factored, *, return_info: Literal[True], **options: Any) -> tuple[Tensor, MatrixFunctionInfo]: ...
 @overload
-def sqrtm(A: Tensor, *, return_info: Literal[False] = ..., **options: Any) -> Tensor: ...
+def sqrtm(A: Tensor | Factored, *, return_info: Literal[False] = ..., **options: Any) -> Tensor: ...
 def sqrtm(
-    A: Tensor,
+    A: Tensor | Factored,
     *,
     forward: str = "auto",
     backward: str = "auto",
@@ -65,6 +66,7 @@ def sqrtm(
 
     Args:
         A: symmetric positive semi-definite matrices, shape (..., d, d). bfloat16 and float16 are computed in float32.
+            Or a `Factored` one, X X^T + ridge I that is not formed: fewer locations than channels save time then.
         forward: a name of `FORWARDS` (``bcnn methods`` lists them); "auto" is "eigen" on a CPU, "minimax" elsewhere.
         backward: a name of `BACKWARDS`; "auto" is "lyapunov".
         check: whether to look for non-finite, asymmetric and indefinite input; None does so on a CPU, where it is

@@ -7,12 +7,12 @@ import torch
 
 import bcnn
 from bcnn.errors import SecondDerivativeError
+from bcnn.linalg.operand import Factored
 from bcnn.matfun.functions import FUNCTIONS
-from bcnn.pooling.bilinear import pooled_matrix
-from bcnn.pooling.thin import MAX_SHARE_CPU, pays_off, thin_matrix_function
+from bcnn.matfun.thin import MAX_SHARE_CPU, pays_off, thin_matrix_function
 
 from ..helpers import FUNCTION, random_like, relative_error
-from .helpers import relu_features
+from ..pooling.helpers import relu_features
 
 P = torch.tensor(0.3, dtype=torch.float64)
 THICK = {name: (partial(FUNCTION[name], precision="high")) for name in FUNCTIONS}
@@ -23,7 +23,7 @@ def thin(name, X, ridge, p=P):
 
 
 def thick(name, X, ridge):
-    return THICK[name](pooled_matrix(X, ridge))
+    return THICK[name](Factored(X, ridge).form())
 
 
 def edge_cases():
@@ -70,9 +70,9 @@ def test_gradient_matches_finite_differences(name, kind):
 def test_learned_exponent_has_the_thick_gradient():
     X, ridge = relu_features(2, 6, 3), torch.tensor([0.1, 0.5], dtype=torch.float64)
     p = P.clone().requires_grad_()
-    G = random_like(pooled_matrix(X, ridge))
+    G = random_like(Factored(X, ridge).form())
     (result,) = torch.autograd.grad(thin("power", X, ridge, p), p, G)
-    (expected,) = torch.autograd.grad(bcnn.powm(pooled_matrix(X, ridge), p), p, G)
+    (expected,) = torch.autograd.grad(bcnn.powm(Factored(X, ridge).form(), p), p, G)
     torch.testing.assert_close(result, expected)
 
 

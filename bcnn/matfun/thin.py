@@ -28,8 +28,9 @@ from torch import Tensor
 from ..errors import SecondDerivativeError
 from ..linalg import spectrum
 from ..linalg.autodiff import full_precision, to_front
+from ..linalg.operand import Factored
 from ..linalg.products import symmetric_product
-from ..matfun.contract import SpectralFunction
+from .contract import SpectralFunction
 
 # Up to these shares of locations to channels thin is the faster path, next to the float64 decomposition that a head
 # would take otherwise: `bcnn bench pooling` has 0.77. On an accelerator, where eigh is slow next to products, untested.
@@ -45,6 +46,17 @@ def pays_off(X: Tensor) -> bool:
     """Whether the thin path is the faster one for these features."""
     share = MAX_SHARE_CPU if X.device.type == "cpu" else MAX_SHARE_ACCELERATOR
     return X.shape[-1] <= share * X.shape[-2]
+
+
+def is_thin(A: Factored, thin: bool | None) -> bool:
+    """Whether a function of this matrix goes through the Gram matrix: None where it is faster, True where it can.
+
+    With n >= d nothing is gained, and the ridge's gradient would cancel; the compiler takes no Function with rules for
+    `torch.func`.
+    """
+    if A.ridge is None or thin is False or torch.compiler.is_compiling():
+        return False
+    return A.X.shape[-1] < A.X.shape[-2] if thin else pays_off(A.X)
 
 
 def thin_matrix_function(f: SpectralFunction, X: Tensor, ridge: Tensor, p: Tensor | float | None = None) -> Tensor:
@@ -130,7 +142,7 @@ class _Thin(torch.autograd.Function):
     def jvp(ctx: Any, *_: Any) -> Any:
         raise NotImplementedError(
             f"{ctx.f.wrapper}: forward-mode derivatives are not available on the thin path; pass thin=False to the "
-            "head, or pool first and call the matrix function on A."
+            "matrix function, or form A first."
         )
 
     @staticmethod
@@ -168,8 +180,8 @@ class _ThinDerivative(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
         raise SecondDerivativeError(
-            f"{ctx.wrapper}: second derivatives are not available on the thin path; pass thin=False to the head, where "
-            "the square root has them."
+            f"{ctx.wrapper}: second derivatives are not available on the thin path; pass thin=False to the matrix "
+            "function: the square root has them then."
         )
 
     @staticmethod

@@ -1,0 +1,40 @@
+r"""A pooled matrix that is not formed yet.
+
+Whoever can use the factor does: a matrix function through the n x n Gram matrix, a scorer by the squares of W^T X.
+Everything else calls `formed`.
+
+Paper: Eq. (1).
+
+Legend: X features in columns (..., d, n), divided by sqrt(n); A = X X^T + ridge I.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .autodiff import full_precision
+from .products import symmetric_product
+
+
+class Factored(NamedTuple):
+    """A = X X^T + ridge I, by its parts."""
+
+    X: Tensor  # (..., d, n)
+    ridge: Tensor | None  # (...), > 0; None: there is none
+    least: float | None = None  # a bound of the least eigenvalue of A over its Frobenius norm, if one is known
+
+    def form(self) -> Tensor:
+        """A, shape (..., d, d)."""
+        with full_precision(self.X):
+            A = symmetric_product(self.X, self.X.mT)
+            if self.ridge is not None:
+                A.diagonal(dim1=-2, dim2=-1).add_(self.ridge[..., None])
+        return A
+
+
+def formed(A: Tensor | Factored) -> Tensor:
+    """A as a matrix, whatever it came as."""
+    return A if isinstance(A, torch.Tensor) else A.form()

@@ -1,0 +1,168 @@
+"""What is known of every part, beside its name; a module from its text."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torch import nn
+
+from ..errors import unknown_name
+from .shapes import Shape
+from .text import Written, read
+
+# Arguments of a part's class that are not for the user to give: what it is given, and how many classes there are.
+GIVEN = ("self", "inputs", "num_classes")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One argument of a part."""
+
+    name: str
+    type: str
+    default: Any  # `inspect.Parameter.empty` where it has to be given
+    help: str
+
+    def __str__(self) -> str:
+        return self.name if self.default is inspect.Parameter.empty else f"{self.name}={self.default!r}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module's class and what there is to say about it.
+
+    Options are the arguments of its class, their help the lines of its docstring. A class that asks for `inputs` is
+    told the shapes that it will be given; one that has `fit` is fitted on training images before anything else happens.
+    """
+
+    make: type[nn.Module]
+    about: str
+
+    @cached_property
+    def options(self) -> dict[str, Option]:
+        """Its options, in order."""
+        helps: dict[str, str] = {}
+        for own in reversed(self.make.__mro__):
+            helps |= _arguments_in(inspect.cleandoc(own.__doc__ or ""))
+        found = {
+            p.name: Option(p.name, str(p.annotation), p.default, helps.get(p.name, ""))
+            for p in self._parameters
+            if p.name not in GIVEN and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        }
+        further: Mapping[str, str] = getattr(self.make, "further_options", {})  # of a class that takes **options
+        return found | {name: Option(name, "Any", None, text) for name, text in further.items()}
+
+    @property
+    def wants_inputs(self) -> bool:
+        """Whether it has to know the shapes that it will be given."""
+        return any(p.name == "inputs" for p in self._parameters)
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether it is fitted on training images."""
+        return hasattr(self.make, "fit")
+
+    @property
+    def num_inputs(self) -> int:
+        """How many networks' features it takes."""
+        return int(getattr(self.make, "num_inputs", 1))
+
+    @property
+    def _parameters(self) -> Iterable[inspect.Parameter]:
+        """Of its class and, where that passes further ones on, of those that it comes from."""
+        found: dict[str, inspect.Parameter] = {}
+        for own in self.make.__mro__:
+            if "__init__" in vars(own):
+                parameters = inspect.signature(own.__init__).parameters  # type: ignore[misc]
+                found = {**parameters, **found}
+                if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+                    break
+            if own is nn.Module:
+                break
+        return found.values()
+
+
+class Registry(dict[str, Part]):
+    """The parts of one kind, by name.
+
+    Args:
+        kind: what they are called in errors.
+        example: of a text.
+        parts: by name.
+    """
+
+    def __init__(self, kind: str, example: str, parts: Mapping[str, Part]):
+        super().__init__(parts)
+        self.kind, self.example = kind, example
+
+    def read(self, text: str) -> Written:
+        """The text of a part, checked: its name and the names of its options are known; defaults are left out."""
+        if not isinstance(text, str):
+            raise ValueError(f"head: expected a {self.kind} as text such as {self.example!r}, got {text!r}.")
+        try:
+            written = read(text, self.kind, self.example)
+        except ValueError as error:
+            raise ValueError(f"head: {error}; available: {', '.join(self)}.") from None
+        if written.name not in self:
+            raise unknown_name("head", self.kind, written.name, self)
+        options = self[written.name].options
+        for name in written.options:
+            if name not in options:
+                raise ValueError(
+                    f"head: expected options that {written.name} takes ({', '.join(options) or 'none'}), got {name!r} "
+                    f"in {text!r}."
+                )
+        given = {name: _as_declared(options[name], value) for name, value in written.options.items()}
+        told = {name: value for name, value in given.items() if not _is_default(options[name], value)}
+        return Written(written.name, written.arguments, told)
+
+    def make(self, text: str, *, inputs: tuple[Shape, ...] | None = None, **given: Any) -> nn.Module:
+        """The module that a text describes.
+
+        Args:
+            text: the part.
+            inputs: the shapes that it will be given, where they are known.
+            **given: what the network tells its parts besides.
+        """
+        written = self.read(text)
+        part = self[written.name]
+        if part.wants_inputs:
+            if inputs is None:
+                raise ValueError(
+                    f"head: {written.name} has to know the channels of the features that it pools; "
+                    "pass them, as in bcnn.Head(preset, channels=512)."
+                )
+            given["inputs"] = inputs
+        try:
+            return part.make(*written.arguments, **written.options, **given)
+        except TypeError as error:
+            raise ValueError(f"head: expected options that {written.name} takes, got {text!r}: {error}.") from None
+
+
+def _as_declared(option: Option, value: Any) -> Any:
+    """A whole number as a float where the default is one, so that 0 and 0.0 are the same text."""
+    return float(value) if isinstance(option.default, float) and type(value) is int else value
+
+
+def _is_default(option: Option, value: Any) -> bool:
+    return type(value) is type(option.default) and bool(value == option.default)
+
+
+def _arguments_in(doc: str) -> dict[str, str]:
+    """The lines of the section Args of a docstring, by argument."""
+    lines = doc.partition("\nArgs:\n")[2].splitlines()
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        if not line.strip():
+            break
+        if line.startswith("    ") and not line.startswith("     "):
+            name, _, text = line.strip().partition(":")
+            found[name] = text.strip()
+        elif name:
+            found[name] += " " + line.strip()
+    return found

@@ -1,0 +1,99 @@
+"""What travels between the parts of a network, per image: said when it is built, not guessed when it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One of the kinds below."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers describe an image, where that does not depend on the image."""
+        raise ValueError(f"a part that gives {self} has no fixed size")
+
+
+@dataclass(frozen=True)
+class Maps(Shape):
+    """Features of `channels` numbers at every location, any number of locations."""
+
+    channels: int
+
+    def __str__(self) -> str:
+        return f"features of {self.channels} channels"
+
+
+@dataclass(frozen=True)
+class Vector(Shape):
+    """`length` numbers."""
+
+    length: int
+
+    @property
+    def size(self) -> int:
+        """The length."""
+        return self.length
+
+    def __str__(self) -> str:
+        return f"a vector of {self.length} numbers"
+
+
+@dataclass(frozen=True)
+class Matrix(Shape):
+    """A matrix of `rows` x `columns`, neither symmetric nor square in general."""
+
+    rows: int
+    columns: int
+
+    @property
+    def size(self) -> int:
+        """All entries."""
+        return self.rows * self.columns
+
+    def __str__(self) -> str:
+        return f"a {self.rows} x {self.columns} matrix"
+
+
+@dataclass(frozen=True)
+class Spd(Shape):
+    """A symmetric positive semi-definite matrix of `dim` x `dim`, formed or not."""
+
+    dim: int
+
+    @property
+    def size(self) -> int:
+        """All entries, each of a pair counted."""
+        return self.dim**2
+
+    @property
+    def triangle(self) -> int:
+        """The entries on and above the diagonal."""
+        return self.dim * (self.dim + 1) // 2
+
+    def __str__(self) -> str:
+        return f"a symmetric positive semi-definite {self.dim} x {self.dim} matrix"
+
+
+_NAMES = {
+    Maps: "features", Vector: "a vector", Matrix: "a matrix", Spd: "a symmetric positive semi-definite matrix"
+}  # fmt: skip
+
+S = TypeVar("S", bound=Shape)
+
+
+def expect(who: str, kind: type[S], given: Shape, remedy: str = "") -> S:
+    """The shape itself, if it is of that kind; else an error that says what was expected and what came."""
+    if not isinstance(given, kind):
+        raise ValueError(f"{who}: expected {_NAMES[kind]}, got {given}{'; ' + remedy if remedy else ''}.")
+    return given
+
+
+def expect_maps(who: str, inputs: tuple[Shape, ...], count: int) -> tuple[Maps, ...]:
+    """So many features, one per network."""
+    if len(inputs) != count:
+        wanted = "one network" if count == 1 else f"{count} networks"
+        raise ValueError(f"{who}: expected the features of {wanted}, got those of {len(inputs)}.")
+    return tuple(expect(who, Maps, shape) for shape in inputs)

@@ -1,0 +1,57 @@
+"""Parts as text, ``name(option=value, ...)``: the same in Python, YAML, on the command line and in a model's header."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Written:
+    """A name with its arguments, as they were written.
+
+    Example:
+        >>> read("bilinear(eps=1, eps_scale=absolute)").options
+        {'eps': 1, 'eps_scale': 'absolute'}
+        >>> str(read("matrix_power( 0.3 )"))
+        'matrix_power(0.3)'
+    """
+
+    name: str
+    arguments: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        inside = [*map(repr, self.arguments), *(f"{name}={value!r}" for name, value in self.options.items())]
+        return f"{self.name}({', '.join(inside)})" if inside else self.name
+
+    def with_options(self, **options: Any) -> Written:
+        """The same with further options; one that is given again is replaced."""
+        return replace(self, options={**self.options, **options})
+
+
+def read(text: str, kind: str = "part", example: str = "l2") -> Written:
+    """The name and the arguments in ``"name"`` or ``"name(1, option=2)"``; values are literals, words need no quotes.
+
+    Args:
+        text: what is written.
+        kind: of part, for the error.
+        example: of such a part, for the error.
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            node = ast.Call(node, [], [])
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise ValueError
+        if any(keyword.arg is None for keyword in node.keywords):  # **
+            raise ValueError
+        arguments = tuple(_value(argument) for argument in node.args)
+        return Written(node.func.id, arguments, {str(k.arg): _value(k.value) for k in node.keywords})
+    except (SyntaxError, ValueError, AttributeError, TypeError, RecursionError, MemoryError):
+        raise ValueError(f"expected a {kind} such as {example!r}, got {text!r}") from None
+
+
+def _value(node: ast.expr) -> Any:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
