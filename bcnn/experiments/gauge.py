@@ -45,7 +45,7 @@ class Gauge:
     def classify_s(self, source: Source, head: HeadConfig, num_train: int, num_all: int) -> float:
         """Gram matrix, SVMs, weights and scores, images and flips."""
         channels = self._view(source.network, source.size)[1]
-        width, num_classes = Head(head).num_features(channels), len(self._shop.dataset(source.dataset).classes)
+        width, num_classes = Head(head).length(channels), len(self._shop.dataset(source.dataset).classes)
         rows, tests = 2 * num_train, 2 * (num_all - num_train)
         operations = rows * rows * width + 2 * rows * rows * num_classes * _NUM_PRODUCTS
         operations += 4 * rows * width * num_classes + 2 * tests * width * num_classes  # weights in float64
@@ -74,11 +74,11 @@ class Gauge:
         if key not in self._views:
             model = self._shop.network(next(iter(self._shop.data)), network, size)
             images = torch.rand(2, 3, size, size).to(memory_format=torch.channels_last)
-            model.backbone.to(self._device)
+            model.to(self._device)
             images = images.to(self._device)
-            maps = model.features(images)
+            (maps,) = model.maps(images)
             head = Head(plain_head("bilinear"))
-            seconds = self._timed(lambda: head(model.features(images))) / len(images)
+            seconds = self._timed(lambda: head(*model.maps(images))) / len(images)
             self._views[key] = (seconds, int(maps.shape[1]), maps[0, 0].numel())
         return self._views[key]
 

@@ -7,13 +7,13 @@ Expected: experiments/paper/table1_normalization.csv (Birds, VGG-D: 80.1, 77.9, 
 
 from __future__ import annotations
 
-from ..pooling.head import PRESETS
+from ..pooling.head import PRESETS, ridge_in
 from .contract import Cell, Experiment, Subject, jobs_of
 from .jobs.frozen import Frozen, frozen
 from .paper import printed
 from .tables import accuracy_blocks
 
-SQRT_EPS, LOG_EPS = PRESETS["improved_bcnn"].eps, PRESETS["o2p"].eps
+SQRT_EPS, LOG_EPS = (ridge_in(PRESETS[name]) or 0.0 for name in ("improved_bcnn", "o2p"))
 
 # The l2 normalization comes last in all of them (Sec. 3.2); the ridges are those of the presets (docs/pooling.md).
 NORMALIZATIONS: dict[str, tuple[tuple[str, ...], float]] = {

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..pooling.head import PRESETS
+from ..pooling import POOLINGS
+from ..pooling.bilinear import DEFAULT_EPS
+from ..pooling.head import PRESETS, HeadConfig, ridge_in
 from ..report.document import Table
 from . import paper
 from .contract import Block, Cell, Experiment, Subject, jobs_of
-from .jobs.frozen import frozen
+from .jobs.frozen import Frozen, frozen
 from .jobs.tuned import tuned
 from .results import Results
 from .tables import NONE, NOT_RUN, found_of, measured, ours_text, protocol_of, reasons, recipe_of, title_of
@@ -31,12 +33,15 @@ TUNED = {
 }
 
 
+def preset(subject: Subject, head: HeadConfig) -> Frozen:
+    """The job of a preset; every job names a ridge, of use or not."""
+    eps = ridge_in(head)
+    return frozen(subject, head.normalize, DEFAULT_EPS if eps is None else eps, POOLINGS.read(head.pooling).name)
+
+
 def cells(subject: Subject) -> list[Cell]:
     """Frozen presets, then fine-tuned ones."""
-    before = [
-        Cell((name, "frozen"), (frozen(subject, head.normalize, head.eps, head.pooling),))
-        for name, head in PRESETS.items()
-    ]
+    before = [Cell((name, "frozen"), (preset(subject, head),)) for name, head in PRESETS.items()]
     return before + [Cell((name, "fine-tuned"), tuned(subject, scheme)) for name, scheme in TUNED.items()]
 
 

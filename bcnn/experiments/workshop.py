@@ -11,12 +11,12 @@ from typing import Any
 from ..data.contract import TEST, TRAIN, Dataset
 from ..data.spec import load_dataset
 from ..errors import unknown_name
-from ..features.extract import ExtractOptions, extract, with_head
+from ..features.extract import ExtractOptions, extract
 from ..features.folder import Features, digest_of, digest_of_content, listed
-from ..models.bcnn import BCNN
+from ..models.bcnn import BCNN, with_head
 from ..models.weights.cache import digest_of as digest_of_tensors
 from ..pooling import POOLINGS
-from ..pooling.head import HeadConfig
+from ..pooling.head import HeadConfig, make_config
 from ..runs import config as configs
 from ..runs.config import RunConfig
 from ..runs.train import check_trainable
@@ -179,7 +179,6 @@ class Workshop:
 
 
 def plain_head(pooling: str) -> HeadConfig:
-    """The pooling alone: what all heads with it can be made from."""
-    if pooling not in POOLINGS:
-        raise unknown_name("reproduce", "pooling", pooling, POOLINGS)
-    return HeadConfig(pooling=pooling, normalize=(), eps=0.0)
+    """The pooling alone, as it is stored: what all heads with it can be made from."""
+    part = POOLINGS.make(pooling)
+    return make_config(HeadConfig(part.stored_as or pooling, ()))  # type: ignore[arg-type]

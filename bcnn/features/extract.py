@@ -7,14 +7,13 @@ there are. Which images share a batch does not depend on the number of processes
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -25,9 +24,7 @@ from torch import Tensor, nn
 
 from ..data.contract import Dataset, Sample, shown
 from ..data.preprocess import Preprocessing
-from ..models.bcnn import BCNN, ModelConfig
 from ..models.weights.cache import digest_of as digest_of_tensors
-from ..pooling.head import HeadConfig
 from . import folder as store
 from .folder import FeaturesConfig
 from .team import Team
@@ -41,26 +38,34 @@ class Describer(Protocol):
     """What can be extracted: a `BCNN`, or the first layers of one."""
 
     @property
-    def config(self) -> ModelConfig: ...
-
-    @property
-    def num_features(self) -> int: ...
-
-    @property
-    def backbone(self) -> nn.Module: ...
-
-    @property
-    def projection(self) -> nn.Module: ...
-
-    @property
-    def head(self) -> nn.Module: ...
-
-    def features(self, images: Tensor) -> Tensor:
-        """Maps, which those that share a backbone share."""
+    def preprocessing(self) -> Preprocessing:
+        """How images are prepared for it."""
         ...
 
-    def state_dict(self) -> dict[str, Any]:
-        """The parameters."""
+    @property
+    def descriptor_length(self) -> int:
+        """Numbers per image."""
+        ...
+
+    @property
+    def branches(self) -> Iterable[nn.Module]:
+        """What those that share them go through once."""
+        ...
+
+    def maps(self, images: Tensor) -> Any:
+        """What comes of the images, shared by all with the same branches."""
+        ...
+
+    def describe_maps(self, maps: Any) -> Tensor:
+        """Descriptors, shape (B, descriptor_length)."""
+        ...
+
+    def to(self, device: Any) -> Any:
+        """Moved to a device."""
+        ...
+
+    def about(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What makes its descriptors what they are: configuration as JSON, and parameters."""
         ...
 
 
@@ -91,13 +96,6 @@ class Extracted:
     num_images: int  # in the dataset
     num_done: int  # described now, by all processes
     broken: dict[str, str]  # names of images that could not be read, and why
-
-
-def with_head(model: BCNN, head: HeadConfig) -> BCNN:
-    """The same backbone and projection under another head, without a classifier."""
-    other = BCNN(replace(model.config, head=head, num_classes=None), model.backbone)
-    other.projection = model.projection
-    return other.eval()
 
 
 def for_dataset(preprocessing: Preprocessing, dataset: Dataset) -> Preprocessing:
@@ -138,13 +136,13 @@ def extract(
 
 def config_of(dataset: Dataset, model: Describer, options: ExtractOptions) -> FeaturesConfig:
     """What makes these descriptors what they are."""
-    parameters = {name: value.detach().cpu() for name, value in model.state_dict().items() if "classifier" not in name}
+    config, parameters = model.about()
     return FeaturesConfig(
         dataset=dataset.name,
         listing=store.digest_of(store.listed(dataset), dataset.classes),
-        model=json.loads(json.dumps(asdict(replace(model.config, num_classes=None)))),
+        model=config,
         digest=digest_of_tensors(parameters),
-        num_features=model.num_features,
+        num_features=model.descriptor_length,
         views=store.VIEWS if options.flips else store.VIEWS[:1],
         precision=options.precision,
         chunk=options.chunk,
@@ -156,9 +154,9 @@ def _check_models(models: Mapping[Path, Describer]) -> None:
         raise ValueError("extract: expected at least one network, got none.")
     first, *others = models.values()
     for other in others:
-        same = other.backbone is first.backbone and other.projection is first.projection
-        if not same or other.config.preprocessing != first.config.preprocessing:
-            raise ValueError("extract: expected networks that share a backbone (with_head), got different ones.")
+        same = all(a is b for a, b in zip(other.branches, first.branches, strict=True))
+        if not same or other.preprocessing != first.preprocessing:
+            raise ValueError("extract: expected networks that share their branches (with_head), got different ones.")
 
 
 def _begin(
@@ -198,7 +196,7 @@ def _check_room(models: Mapping[Path, Describer], num_chunks: int, options: Extr
     views = 2 if options.flips else 1
     needed: dict[int, int] = {}  # by device
     for folder, model in models.items():
-        size = 4 * model.num_features * views * options.chunk * num_chunks
+        size = 4 * model.descriptor_length * views * options.chunk * num_chunks
         device = folder.stat().st_dev
         needed[device] = needed.get(device, 0) + size
         free = shutil.disk_usage(folder).free
@@ -217,15 +215,13 @@ def _work(
     tick: Tick,
 ) -> None:
     first = next(iter(models.values()))
-    first.backbone.to(options.device)
-    first.projection.to(options.device)
     for model in models.values():
-        model.head.to(options.device)
+        model.to(options.device)
     chunks = [range(n * options.chunk, min(len(samples), (n + 1) * options.chunk)) for n in todo]
     total = sum(len(chunk) for chunk in chunks)
     done = 0
     tick(done, total)
-    pictures = decoded([samples[row] for chunk in chunks for row in chunk], first.config.preprocessing, options)
+    pictures = decoded([samples[row] for chunk in chunks for row in chunk], first.preprocessing, options)
     for number, chunk in zip(todo, chunks, strict=True):
         start = time.perf_counter()
         fingerprints = [samples[row].fingerprint() for row in chunk]
@@ -261,7 +257,7 @@ def unless_strict(error: OSError, options: ExtractOptions) -> str:
 
 
 def _nothing(model: Describer, options: ExtractOptions) -> Tensor:
-    return torch.empty(0, 2 if options.flips else 1, model.num_features)
+    return torch.empty(0, 2 if options.flips else 1, model.descriptor_length)
 
 
 def decoded(
@@ -297,13 +293,13 @@ def _describe(
 ) -> list[Tensor]:
     """Descriptors of a batch, shape (images, views, d), one tensor a model."""
     first = next(iter(models.values()))
-    images = to_batch(pictures, first.config.preprocessing, options.device, flips=options.flips)
+    images = to_batch(pictures, first.preprocessing, options.device, flips=options.flips)
     with autocast(options.precision, options.device):
-        maps = first.features(images)
+        maps = first.maps(images)
     views = 2 if options.flips else 1
     found = []
     for model in models.values():
-        descriptors = model.head(maps).unflatten(0, (views, len(pictures))).transpose(0, 1)
+        descriptors = model.describe_maps(maps).unflatten(0, (views, len(pictures))).transpose(0, 1)
         found.append(descriptors.cpu().contiguous())
     return found
 

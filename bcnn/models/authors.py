@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from ..data.preprocess import Preprocessing
-from ..pooling.head import HeadConfig
-from .backbones import make_backbone
-from .bcnn import BCNN, ModelConfig
+from ..pooling.head import HeadConfig, make_config
+from .bcnn import BCNN, ModelConfig, skeleton
+from .branch import BranchConfig
 from .weights.formats import in_order, load_state
 
 _FEATURES, _CLASSIFIER, _ROOT = "feature_extractors.", "fc.", "m_sqrt."
@@ -76,25 +76,12 @@ def import_checkpoint(path: Path, *, sqrt_iters: int = 5) -> BCNN:
         raise ValueError(f"{path}: expected a classifier of 512 x 512 features, got {weight.shape[1]}.")
     num_classes = len(weight)
     root = [_SQUARE_ROOT.format(n=sqrt_iters)] if any(key.startswith(_ROOT) for key in state) else []
-    config = ModelConfig(
-        backbone="vgg16",
-        cut="relu5_3",
-        head=HeadConfig(
-            normalize=(
-                *root,
-                "shifted_sqrt(delta=1e-05)",
-                "l2(length=1e-12)",
-            ),
-            eps=0.0,
-            triangle=False,
-        ),
-        num_classes=num_classes,
-        weights=path.name,
-        preprocessing=_BY_CLASSES.get(num_classes, _BIRDS),
-    )
-    model = BCNN(config, make_backbone("vgg16"))
+    head = HeadConfig("bilinear(eps=0)", (*root, "shifted_sqrt(delta=1e-05)", "l2(length=1e-12)"), triangle=False)
+    preprocessing = _BY_CLASSES.get(num_classes, _BIRDS)
+    branch = BranchConfig("vgg16", "relu5_3", weights=path.name, preprocessing=preprocessing)
+    model = skeleton(ModelConfig((branch,), make_config(head), num_classes=num_classes))
     model.backbone.get_submodule("layers").load_state_dict(tensors)
-    model.classifier.load_state_dict({"weight": weight.float(), "bias": bias.float()})
+    model.scorer.start_from(weight, bias)  # type: ignore[union-attr, operator]
     return model.eval()
 
 

@@ -1,24 +1,33 @@
-"""The network: backbone, projection, head, linear classifier; composed, never subclassed.
+"""The network: front, branches, head, scorer; composed, never subclassed.
 
 Paper: Figure 1. ``build_model("improved_bcnn", backbone="vgg16", num_classes=200)`` is its improved B-CNN.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from ..data.preprocess import Preprocessing
+from ..errors import unknown_name
+from ..fronts import FRONTS
 from ..linalg.autodiff import full_precision
+from ..parts.shapes import Maps, Shape, Spd, Vector
+from ..parts.text import read
 from ..pooling import POOLINGS
 from ..pooling.head import Head, HeadConfig, make_config
+from ..pooling.triangle import full_matrix
+from ..scorers import SCORERS
 from .backbones import BACKBONES, make_backbone
 from .backbones.contract import Backbone
 from .backbones.timm import PREFIX, TimmBackbone
+from .branch import GEOMETRY, Branch, BranchConfig
 from .weights import store
 from .weights.fetch import Report, announcer, silent
 
@@ -27,69 +36,181 @@ from .weights.fetch import Report, announcer, silent
 class ModelConfig:
     """Everything that makes a network except the values of its parameters, as plain data."""
 
-    backbone: str
-    cut: str
+    branches: tuple[BranchConfig, ...]
     head: HeadConfig
-    num_classes: int | None = None
-    proj_dim: int | None = None
-    frozen_until: str | None = None
-    weights: str | None = None  # where the backbone's start came from
-    preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    front: str | None = None  # a text of `FRONTS`
+    scorer: str = "linear"  # a text of `SCORERS`
+    num_classes: int | None = None  # None: no scorer, descriptors come out
+
+    @property
+    def backbone(self) -> str:
+        """The names of the networks."""
+        return "+".join(branch.backbone for branch in self.branches)
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How images are prepared: as the first network wants them, the others change that for themselves."""
+        return self.branches[0].preprocessing
 
 
 class BCNN(nn.Module):
     """From images (B, 3, H, W) to scores (B, num_classes), or to descriptors where there are no classes.
 
     Use `build_model`; this class joins the parts.
+
+    Args:
+        config: what it is.
+        branches: its networks.
+        front: the part before them; None: made from the configuration.
+        head: between them and the scorer; None: made from the configuration.
     """
 
-    def __init__(self, config: ModelConfig, backbone: nn.Module):
+    kind: ClassVar[str] = "network"
+
+    def __init__(
+        self, config: ModelConfig, branches: Sequence[Branch], front: nn.Module | None = None, head: Head | None = None
+    ):
         super().__init__()
         self.config = config
-        self.backbone = backbone
-        channels = int(backbone.num_channels)  # type: ignore[arg-type]
-        self.projection: nn.Module = nn.Identity()
-        if config.proj_dim is not None:
-            self.projection = nn.Conv2d(channels, config.proj_dim, 1, bias=False)
-            channels = config.proj_dim
-        self.head = Head(config.head)
-        self.num_features = self.head.num_features(channels)
-        self.classifier: nn.Module = nn.Identity()
+        self.front = FRONTS.make(config.front) if front is None and config.front else front
+        self.branches = nn.ModuleList(branches)
+        self.channels = [branch.num_channels for branch in branches]
+        self.head = head or Head(config.head, self.channels)
+        self.scorer: nn.Module | None = None
         if config.num_classes is not None:
-            self.classifier = nn.Linear(self.num_features, config.num_classes)
+            self.reset_scorer(config.num_classes, config.scorer)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores of the classes, in the precision of the classifier; descriptors where there are no classes."""
-        return self.classify(self.describe(images))
+        """Scores of the classes, in the precision of the scorer; descriptors where there are no classes."""
+        return self.score_maps(self.maps(images))
 
-    def classify(self, descriptors: Tensor) -> Tensor:
-        """Scores of descriptors, in the precision of the classifier."""
-        dtype = next((p.dtype for p in self.classifier.parameters() if p.is_floating_point()), descriptors.dtype)
-        with full_precision(descriptors):
-            scores: Tensor = self.classifier(descriptors.to(dtype))
-        return scores
+    def maps(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Feature maps of every branch, shape (B, C, H', W'); of a front's crops one after another."""
+        if self.front is not None:
+            images = self.front(images).flatten(0, 1)
+        return tuple(branch(images) for branch in self.branches)
 
     def describe(self, images: Tensor) -> Tensor:
-        """Descriptors, shape (B, `num_features`)."""
-        descriptors: Tensor = self.head(self.features(images))
-        return descriptors
+        """Descriptors, shape (B, `descriptor_length`)."""
+        return self.describe_maps(self.maps(images))
 
-    def features(self, images: Tensor) -> Tensor:
-        """Feature maps after the projection, shape (B, C, H', W')."""
-        maps: Tensor = self.projection(self.backbone(images))
-        return maps
+    def describe_maps(self, maps: Sequence[Tensor]) -> Tensor:
+        """Descriptors from the maps of all branches; those of an image's crops side by side."""
+        descriptors: Tensor = self.head(*maps)
+        return descriptors if self.num_crops == 1 else descriptors.unflatten(0, (-1, self.num_crops)).flatten(1)
+
+    def score_maps(self, maps: Sequence[Tensor]) -> Tensor:
+        """Scores from the maps of all branches; descriptors where there are no classes."""
+        if getattr(self.scorer, "takes", Vector) is not Spd:
+            return self.score(self.describe_maps(maps))
+        with full_precision(maps[0]):
+            scores: Tensor = self.scorer(self.head.pool(*maps))  # type: ignore[misc]
+        return scores
+
+    def score(self, descriptors: Tensor) -> Tensor:
+        """Scores of descriptors, such as stored ones, in the precision of the scorer."""
+        if self.scorer is None:
+            return descriptors
+        if getattr(self.scorer, "takes", Vector) is Spd:
+            descriptors = full_matrix(descriptors) if self.config.head.triangle else _as_square(descriptors)
+        dtype = next((p.dtype for p in self.scorer.parameters() if p.is_floating_point()), descriptors.dtype)
+        with full_precision(descriptors):
+            scores: Tensor = self.scorer(descriptors.to(dtype))
+        return scores
+
+    def reset_scorer(self, num_classes: int | None, scorer: str | None = None) -> BCNN:
+        """Put a new scorer in the place of the one there is; None classes: none.
+
+        Args:
+            num_classes: how many scores it gives.
+            scorer: a text of `SCORERS`; None: of the same kind.
+        """
+        self.config = replace(self.config, num_classes=num_classes, scorer=scorer or self.config.scorer)
+        self.scorer = None
+        if num_classes is not None:
+            self.scorer = SCORERS.make(
+                self.config.scorer, inputs=(self._given_to(self.config.scorer),), num_classes=num_classes
+            )
+        return self
+
+    def _given_to(self, scorer: str) -> Shape:
+        """The shape that a scorer is given."""
+        name = SCORERS.read(scorer).name
+        if getattr(SCORERS[name].make, "takes", Vector) is not Spd:
+            return Vector(self.descriptor_length)
+        if self.config.head.normalize or self.num_crops != 1:
+            raise ValueError(
+                f"build_model: expected no normalizations and no crops before the scorer {name!r}, which takes pooled "
+                f"matrices as they are, got {self.config.head.normalize or self.config.front}; pass normalize=()."
+            )
+        return self.head.pooling.shape(*map(Maps, self.channels))
+
+    @property
+    def num_crops(self) -> int:
+        """Into how many a front cuts each image."""
+        return int(getattr(self.front, "num_crops", 1))
+
+    @property
+    def descriptor_length(self) -> int:
+        """Numbers per image that the head gives."""
+        return self.num_crops * self.head.length(*self.channels)
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The network of the first branch, which is the only one of most models."""
+        return self.branches[0].backbone  # type: ignore[return-value]
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How images are prepared for it."""
+        return self.config.preprocessing
+
+    def freeze_until(self, layer: str) -> BCNN:
+        """Let the layers up to this one stay as they are, in every branch that has it; an error if none has."""
+        errors = []
+        for branch in self.branches:
+            try:
+                branch.backbone.freeze_until(layer)  # type: ignore[operator, union-attr]
+            except ValueError as error:
+                errors.append(error)
+        if len(errors) == len(self.branches):
+            raise errors[0]
+        return self
+
+    def set_geometry(self, preprocessing: Preprocessing) -> BCNN:
+        """Cut other squares out of photographs: size and resizing; pixels stay as each network wants them."""
+        geometry = {name: getattr(preprocessing, name) for name in GEOMETRY}
+        for branch in self.branches:
+            assert isinstance(branch, Branch)
+            own = replace(branch.config.preprocessing, **geometry)
+            branch.config = replace(branch.config, preprocessing=own)
+        self.config = self.live_config()
+        return self
+
+    def about(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What makes its descriptors what they are, configuration as JSON and parameters; so the scorer is left out."""
+        config = replace(self.live_config(), scorer="linear", num_classes=None)
+        parameters = {name: value for name, value in self.state_dict().items() if not name.startswith("scorer.")}
+        return json.loads(json.dumps(asdict(config))), parameters
+
+    def live_config(self) -> ModelConfig:
+        """The configuration as the parts are now: a head may have been replaced, layers frozen."""
+        branches = tuple(branch.live_config() for branch in self.branches)  # type: ignore[operator]
+        return replace(self.config, branches=branches, head=getattr(self.head, "config", self.config.head))
 
 
 def build_model(
-    preset: str = "improved_bcnn",
+    preset: str | HeadConfig = "improved_bcnn",
     *,
-    backbone: str = "vgg16",
+    backbone: str | Sequence[str] = "vgg16",
     num_classes: int | None = None,
     weights: str | None = "default",
-    layer: str | None = None,
+    cut: str | None = None,
     proj_dim: int | None = None,
-    frozen_until: str | None = None,
-    image_size: int | None = None,
+    freeze_until: str | None = None,
+    size: int | None = None,
+    front: str | None = None,
+    scorer: str = "linear",
     report: Report | None = None,
     **head: Any,
 ) -> BCNN:
@@ -99,17 +220,21 @@ def build_model(
 
     Args:
         preset: "average", "bcnn", "improved_bcnn" or "o2p" (`PRESETS`).
-        backbone: a name of `BACKBONES`, or "timm/<model>" with ``pip install bcnn[timm]``.
-        num_classes: outputs of the classifier; None gives descriptors.
+        backbone: a name of `BACKBONES`, or "timm/<model>" with ``pip install bcnn[timm]``; a list of several for a
+            pooling that takes as many. Each may say more for itself than the options below say for all:
+            "vgg16(cut=relu4_3, proj_dim=64)".
+        num_classes: outputs of the scorer; None gives descriptors.
         weights: a name of `WEIGHTS`; "default" takes the backbone's own, from the cache or the package index; None
             leaves them random. For timm's networks "default" is timm's own. The .safetensors file of another network
             with this backbone, such as a fine-tuned one, gives its weights and its preprocessing.
-        layer: where to cut the backbone; None for the usual place (relu5_3 of vgg16, as in the paper).
+        cut: the layer where the backbone is cut; None for the usual place (relu5_3 of vgg16, as in the paper).
         proj_dim: reduce the channels to so many by a 1 x 1 convolution before pooling.
-        frozen_until: the last layer that training leaves alone.
-        image_size: the side of the images; None for 448, the paper's, and for timm's networks that of their training.
+        freeze_until: the last layer that training leaves alone.
+        size: the side of the images; None for 448, the paper's, and for timm's networks that of their training.
+        front: a part before the networks, a text of `FRONTS`.
+        scorer: the part that scores classes, a text of `SCORERS`.
         report: hears of a download; None says it on the error stream.
-        **head: options of `bcnn.Head`, such as eps, normalize, triangle.
+        **head: options of `bcnn.Head`, such as pooling, normalize, eps, triangle.
 
     Example:
         >>> import torch
@@ -117,47 +242,98 @@ def build_model(
         >>> model(torch.rand(2, 3, 64, 64)).shape
         torch.Size([2, 3])
     """
-    if not isinstance(backbone, str):
-        raise TypeError(f"build_model: expected `backbone` to be a name such as 'vgg16', got {backbone!r}.")
     config = make_config(preset, **head)
-    _check_parts(config, num_classes=num_classes, proj_dim=proj_dim, image_size=image_size)
-    network, preprocessing, start = _started(backbone, weights, layer, image_size, report or announcer())
-    network.freeze_until(frozen_until)
+    wanted = [backbone] if isinstance(backbone, str) else backbone
+    if not isinstance(wanted, Sequence) or not wanted or not all(isinstance(name, str) for name in wanted):
+        raise TypeError(f"build_model: expected `backbone` to be a name such as 'vgg16', got {backbone!r}.")
+    shared = {"weights": weights, "cut": cut, "proj_dim": proj_dim, "freeze_until": freeze_until}
+    _check_counts(num_classes=num_classes, size=size)
+    _check_head(config, wanted)
+    branches: list[Branch] = []
+    for text in wanted:
+        given = branches[0].config.preprocessing if branches else None
+        branches.append(_make_branch(text, shared, size, given, report or announcer()))
     full = ModelConfig(
-        backbone=backbone,
-        cut=network.cut,
+        branches=tuple(branch.config for branch in branches),
         head=config,
+        front=front,
+        scorer=str(SCORERS.read(scorer)),
         num_classes=None if num_classes is None else int(num_classes),
-        proj_dim=None if proj_dim is None else int(proj_dim),
-        frozen_until=frozen_until,
-        weights=start,
-        preprocessing=preprocessing,
     )
-    return BCNN(full, network).eval()
+    return BCNN(full, branches).eval()
 
 
-def with_classifier(model: BCNN, weight: Tensor, bias: Tensor) -> BCNN:
-    """The same backbone, projection and head under a linear classifier: (k, d) and (k,)."""
-    whole = BCNN(replace(model.config, num_classes=len(bias)), model.backbone)
-    whole.projection = model.projection
-    whole.head = model.head
-    assert isinstance(whole.classifier, nn.Linear)
-    with torch.no_grad():
-        whole.classifier.weight.copy_(weight)
-        whole.classifier.bias.copy_(bias)
+def skeleton(config: ModelConfig) -> BCNN:
+    """A network of that configuration, its values of no account."""
+    branches: list[Branch] = []
+    for own in config.branches:
+        backbone = make_backbone(own.backbone, cut=own.cut, image_size=own.preprocessing.size)
+        given = branches[0].config.preprocessing if branches else None
+        branches.append(Branch(own, backbone.freeze_until(own.freeze_until), given))
+    return BCNN(config, branches).eval()
+
+
+def with_head(model: BCNN, head: HeadConfig) -> BCNN:
+    """The same front and branches, shared, under another head, without a scorer."""
+    config = replace(model.config, head=head, num_classes=None)
+    return BCNN(config, _branches(model), model.front).eval()
+
+
+def with_scorer(model: BCNN, num_classes: int | None, weight: Tensor | None = None, bias: Tensor | None = None) -> BCNN:
+    """The same front, branches and head, shared, under a new scorer, or none.
+
+    Args:
+        model: the network.
+        num_classes: of the scorer; None: there is none.
+        weight: of a linear classifier that it takes over, (k, D).
+        bias: likewise, (k,).
+    """
+    config = replace(model.config, num_classes=num_classes)
+    whole = BCNN(config, _branches(model), model.front, model.head)
+    if weight is not None:
+        whole.scorer.start_from(weight, bias)  # type: ignore[union-attr, operator]
     return whole.eval()
 
 
-def without_classifier(model: BCNN) -> BCNN:
-    """The same backbone, projection and head; their parameters are shared."""
-    bare = BCNN(replace(model.config, num_classes=None), model.backbone)
-    bare.projection = model.projection
-    bare.head = model.head
-    return bare.eval()
+def _as_square(descriptors: Tensor) -> Tensor:
+    return descriptors.unflatten(-1, (math.isqrt(descriptors.shape[-1]), -1))
+
+
+def _branches(model: BCNN) -> list[Branch]:
+    return list(model.branches)  # type: ignore[arg-type]
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+def _make_branch(
+    text: str, shared: dict[str, Any], size: int | None, given: Preprocessing | None, report: Report
+) -> Branch:
+    """A branch from its text, such as "vgg16(proj_dim=64)", and the options that all share."""
+    try:
+        written = read(text, "backbone", "vgg16")
+    except ValueError as error:
+        raise ValueError(f"build_model: {error}.") from None
+    for name in written.options:
+        if name not in shared:
+            raise unknown_name("build_model", f"option of {written.name}", name, shared)
+    options = {**shared, **written.options}
+    _check_counts(proj_dim=options["proj_dim"])
+    network, preprocessing, start = _started(written.name, options["weights"], options["cut"], size, report)
+    network.freeze_until(options["freeze_until"])
+    config = BranchConfig(
+        backbone=written.name,
+        cut=network.cut,
+        proj_dim=None if options["proj_dim"] is None else int(options["proj_dim"]),
+        freeze_until=options["freeze_until"],
+        weights=start,
+        preprocessing=preprocessing,
+    )
+    return Branch(config, network, given)
 
 
 def _started(
-    backbone: str, weights: str | None, layer: str | None, image_size: int | None, report: Report
+    backbone: str, weights: str | None, cut: str | None, size: int | None, report: Report
 ) -> tuple[Backbone | TimmBackbone, Preprocessing, str | None]:
     """A backbone with its weights, how pixels are to be prepared for them, and their name."""
     start = weights if weights != "default" else store.default_for(backbone)
@@ -168,9 +344,9 @@ def _started(
         raise ValueError(
             f"build_model: expected weights 'default' or None for {backbone!r}, timm's own, got {weights!r}."
         )
-    cut = None if layer is None else str(layer)
     pretrained = weights is not None and not own_file
-    network = make_backbone(backbone, cut=cut, pretrained=pretrained, image_size=image_size)
+    cut = None if cut is None else str(cut)
+    network = make_backbone(backbone, cut=cut, pretrained=pretrained, image_size=size)
     preprocessing = Preprocessing()
     if own_file:
         preprocessing = _take_weights(network, str(weights), backbone)
@@ -179,8 +355,8 @@ def _started(
         start = backbone if weights is not None else None
     elif start is not None:
         preprocessing = load_weights(network, start, report)
-    if image_size is not None:
-        preprocessing = preprocessing.at(int(image_size))
+    if size is not None:
+        preprocessing = preprocessing.at(int(size))
     return network, preprocessing, start
 
 
@@ -189,19 +365,21 @@ def _take_weights(network: nn.Module, path: str, backbone: str) -> Preprocessing
     from .files import load
 
     source = load(path)
-    if source.config.backbone != backbone:
+    found = [branch for branch in getattr(source, "branches", ()) if branch.config.backbone == backbone]
+    if not found:
         raise ValueError(
             f"build_model: expected a network with {backbone!r} in {path}, got {source.config.backbone!r}."
         )
-    theirs, own = source.backbone.state_dict(), network.state_dict()
+    theirs, own = found[0].backbone.state_dict(), network.state_dict()
     missing = [name for name in own if name not in theirs]
     if missing:
         raise ValueError(
             f"build_model: expected {missing[0]} and {len(missing) - 1} more in {path}, got a network cut at "
-            f"{source.config.cut!r}; choose a layer before that."
+            f"{found[0].config.cut!r}; choose a layer before that."
         )
     network.load_state_dict({name: theirs[name] for name in own})
-    return source.config.preprocessing
+    preprocessing: Preprocessing = found[0].config.preprocessing
+    return preprocessing
 
 
 def load_weights(backbone: nn.Module, name: str, report: Report = silent) -> Preprocessing:
@@ -216,14 +394,19 @@ def load_weights(backbone: nn.Module, name: str, report: Report = silent) -> Pre
     return cached.preprocessing
 
 
-def _check_parts(config: HeadConfig, **counts: int | None) -> None:
+def _check_counts(**counts: int | None) -> None:
     for name, value in counts.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
             raise ValueError(f"build_model: expected `{name}` to be a whole number >= 1 or None, got {value!r}.")
-    if POOLINGS[config.pooling].num_inputs != 1:
+
+
+def _check_head(config: HeadConfig, backbones: Sequence[str]) -> None:
+    name = POOLINGS.read(config.pooling).name
+    count = POOLINGS[name].num_inputs
+    if count != len(backbones):
         raise ValueError(
-            f"build_model: expected a pooling of one feature map, got {config.pooling!r}; "
-            "join two backbones with bcnn.Head(pooling='asymmetric') in a module of your own."
+            f"build_model: expected {count} backbone{'s' * (count > 1)} for {name!r} pooling, got "
+            f"{', '.join(backbones)}; name them as backbone=['vgg16', 'alexnet'], or choose another pooling."
         )
     if config.layout != "maps":
         raise ValueError(f"build_model: expected layout 'maps', which every backbone gives, got {config.layout!r}.")

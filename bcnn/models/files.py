@@ -6,7 +6,8 @@ The header is readable in any text editor; years later the tensors and their mea
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +18,67 @@ from torch import nn
 from .. import __version__
 from ..data.preprocess import Preprocessing
 from ..files import from_json, write_tensors
-from ..pooling.head import Head, HeadConfig
-from .backbones import make_backbone
-from .backbones.contract import Backbone
-from .backbones.timm import TimmBackbone
-from .bcnn import BCNN, ModelConfig
+from ..pooling.head import HeadConfig, from_first_version
+from .bcnn import BCNN, ModelConfig, skeleton
+from .branch import BranchConfig
+from .ensemble import Ensemble, EnsembleConfig
 
 FORMAT = "bcnn-model"
-VERSION = 1
+VERSION = 2
+
+Predictor = BCNN | Ensemble
 
 
-def save(model: BCNN, path: str | Path, *, notes: dict[str, Any] | None = None) -> Path:
-    """Write a network to one .safetensors file, whole or not at all.
+def model_config(content: Mapping[str, Any]) -> ModelConfig:
+    """A network's configuration from its JSON; an unknown field is an error, so that nothing is dropped in silence."""
+    parts = dict(content)
+    parts["head"] = from_json(HeadConfig, parts["head"])
+    parts["branches"] = tuple(
+        from_json(BranchConfig, {**branch, "preprocessing": from_json(Preprocessing, branch["preprocessing"])})
+        for branch in parts["branches"]
+    )
+    return from_json(ModelConfig, parts)
+
+
+def _ensemble_config(content: Mapping[str, Any]) -> EnsembleConfig:
+    members = tuple(model_config(member) for member in content["members"])
+    return EnsembleConfig(members, tuple(content["weights"]))
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a file may hold."""
+
+    config: Callable[[Mapping[str, Any]], Any]
+    build: Callable[[Any], Any]
+
+
+KINDS: dict[str, _Kind] = {
+    "network": _Kind(model_config, skeleton),
+    "ensemble": _Kind(
+        _ensemble_config, lambda config: Ensemble([skeleton(member) for member in config.members], config.weights)
+    ),
+}
+
+
+def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = None) -> Path:
+    """Write a network, or an ensemble of networks, to one .safetensors file, whole or not at all.
 
     Args:
-        model: made by `build_model` or `load`.
+        model: made by `build_model`, `Ensemble` or `load`.
         path: where to; the folder is made if need be.
         notes: JSON-able facts to keep with it (class names, accuracy, data); `read_notes` gives them back.
     """
-    if not isinstance(model, BCNN):
+    kind = getattr(model, "kind", None)
+    if kind not in KINDS:
         raise TypeError(
             f"save: expected a network made by bcnn.build_model, got {type(model).__name__}; of a parallel wrapper "
             "pass its `module`, of a compiled one its `_orig_mod`."
         )
-    config = _live_config(model)
+    config = model.live_config()
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    skeleton = _skeleton(config)
-    problems = _differences(tensors, skeleton.state_dict()) or _other_parts(model, skeleton)
+    again = _empty(kind, config)
+    problems = _differences(tensors, again.state_dict()) or _other_parts(model, again)
     if problems:
         raise ValueError(
             f"save: expected a network that bcnn.load can build again from its configuration, got {problems}; "
@@ -52,6 +87,7 @@ def save(model: BCNN, path: str | Path, *, notes: dict[str, Any] | None = None) 
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
+        "kind": kind,
         "written_by": f"bcnn {__version__}",
         "config": json.dumps(asdict(config)),
         "notes": json.dumps(notes or {}),
@@ -60,21 +96,25 @@ def save(model: BCNN, path: str | Path, *, notes: dict[str, Any] | None = None) 
     return Path(path)
 
 
-def load(path: str | Path, *, device: str | torch.device = "cpu") -> BCNN:
-    """A network from a file of `save`, in evaluation mode; a wrong file is refused with the reason."""
+def load(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
+    """A network or an ensemble from a file of `save`, in evaluation mode; a wrong file is refused with the reason."""
     tensors, about = _read(Path(path))
+    kind = about.get("kind", "network")
     try:
-        config = config_from(json.loads(about["config"]))
+        content = json.loads(about["config"])
+        if int(about["version"]) == 1:
+            content, tensors = first_config(content), renamed(tensors)
+        config = KINDS[kind].config(content)
+        model = _empty(kind, config)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: expected a configuration that this version knows, got {error}.") from None
-    model = _skeleton(config)
     problems = _differences(tensors, model.state_dict())
     if problems:
         raise ValueError(f"{path}: expected the tensors of {config.backbone}, got {problems}.")
     model.load_state_dict(tensors, assign=True)
-    backbone = model.backbone
-    assert isinstance(backbone, Backbone | TimmBackbone)
-    backbone.freeze_until(config.frozen_until)  # assigned parameters are new
+    for module in model.modules():
+        if hasattr(module, "frozen_until"):  # a backbone
+            module.freeze_until(module.frozen_until)  # type: ignore[operator]  # assigned parameters are new
     return model.to(device).eval()
 
 
@@ -85,38 +125,40 @@ def read_notes(path: str | Path) -> dict[str, Any]:
     return notes
 
 
-def config_from(content: dict[str, Any]) -> ModelConfig:
-    """A configuration from its JSON; an unknown field is an error, so that nothing is dropped in silence."""
-    parts = dict(content)
-    parts["head"] = from_json(HeadConfig, parts["head"])
-    parts["preprocessing"] = from_json(Preprocessing, parts["preprocessing"])
-    return from_json(ModelConfig, parts)
+# --- what earlier versions wrote --------------------------------------------------------------------------------------
+
+_RENAMED = {"backbone.": "branches.0.backbone.", "projection.": "branches.0.projection.", "classifier.": "scorer."}
 
 
-def _live_config(model: BCNN) -> ModelConfig:
-    """The configuration as the parts are now: a classifier or head may have been replaced, layers frozen."""
-    if not isinstance(model.head, Head) or not isinstance(model.classifier, nn.Linear | nn.Identity):
-        raise TypeError(
-            f"save: expected a bcnn.Head and an nn.Linear classifier, got {type(model.head).__name__} and "
-            f"{type(model.classifier).__name__}; save the state_dict of parts of your own beside it."
-        )
-    classifier = model.classifier
-    return replace(
-        model.config,
-        head=model.head.config,
-        num_classes=classifier.out_features if isinstance(classifier, nn.Linear) else None,
-        frozen_until=getattr(model.backbone, "frozen_until", None),
-    )
+def first_config(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration of version 1, which had one branch, as one of today."""
+    old = dict(content)
+    branch = {name: old.pop(name) for name in ("backbone", "cut", "proj_dim", "weights", "preprocessing")}
+    branch["freeze_until"] = old.pop("frozen_until")
+    return {**old, "branches": [branch], "head": from_first_version(old["head"])}
 
 
-def _skeleton(config: ModelConfig) -> BCNN:
-    """A network of that configuration, its values of no account; random numbers elsewhere are not disturbed."""
+def renamed(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Parameters of version 1 under the names of today."""
+
+    def name_of(old: str) -> str:
+        start = next((start for start in _RENAMED if old.startswith(start)), "")
+        return _RENAMED.get(start, "") + old.removeprefix(start)
+
+    return {name_of(name): value for name, value in tensors.items()}
+
+
+# --- the parts of it --------------------------------------------------------------------------------------------------
+
+
+def _empty(kind: str, config: Any) -> nn.Module:
+    """A network of that configuration; random numbers elsewhere are not disturbed."""
     with torch.random.fork_rng(devices=[]):
-        backbone = make_backbone(config.backbone, cut=config.cut, image_size=config.preprocessing.size)
-        return BCNN(config, backbone.freeze_until(config.frozen_until))
+        module: nn.Module = KINDS[kind].build(config)
+        return module
 
 
-def _differences(tensors: dict[str, torch.Tensor], own: dict[str, torch.Tensor]) -> str:
+def _differences(tensors: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> str:
     """The first difference in names and shapes, and how many there are; empty if there is none."""
     problems = [f"{name} missing" for name in own if name not in tensors]
     problems += [f"{name} unknown" for name in tensors if name not in own]
@@ -128,7 +170,7 @@ def _differences(tensors: dict[str, torch.Tensor], own: dict[str, torch.Tensor])
     return f"{problems[0]} ({len(problems)} in all)" if problems else ""
 
 
-def _other_parts(model: nn.Module, skeleton: nn.Module) -> str:
+def _other_parts(model: nn.Module, again: nn.Module) -> str:
     """The first part that is of another kind, or has no tensors and other settings; empty if there is none."""
 
     def parts(module: nn.Module) -> dict[str, str]:
@@ -138,7 +180,7 @@ def _other_parts(model: nn.Module, skeleton: nn.Module) -> str:
             for name, part in module.named_modules()
         }
 
-    own, expected = parts(model), parts(skeleton)
+    own, expected = parts(model), parts(again)
     wrong = [name for name in {**own, **expected} if own.get(name) != expected.get(name)]
     return f"{own.get(wrong[0])} instead of {expected.get(wrong[0])} at {wrong[0]}" if wrong else ""
 

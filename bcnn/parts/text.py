@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+_FORM = re.compile(r"(?P<name>[\w./-]+)\s*(?P<inside>\(.*\))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,36 @@ def read(text: str, kind: str = "part", example: str = "l2") -> Written:
         example: of such a part, for the error.
     """
     try:
-        node = ast.parse(text.strip(), mode="eval").body
-        if isinstance(node, ast.Name):
-            node = ast.Call(node, [], [])
+        found = _FORM.fullmatch(text.strip())
+        if found is None:
+            raise ValueError
+        node = ast.parse(f"part{found['inside'] or '()'}", mode="eval").body
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise ValueError
         if any(keyword.arg is None for keyword in node.keywords):  # **
             raise ValueError
         arguments = tuple(_value(argument) for argument in node.args)
-        return Written(node.func.id, arguments, {str(k.arg): _value(k.value) for k in node.keywords})
+        return Written(found["name"], arguments, {str(k.arg): _value(k.value) for k in node.keywords})
     except (SyntaxError, ValueError, AttributeError, TypeError, RecursionError, MemoryError):
         raise ValueError(f"expected a {kind} such as {example!r}, got {text!r}") from None
 
 
 def _value(node: ast.expr) -> Any:
     return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+def split(text: str) -> list[str]:
+    """Texts of several parts, separated by commas that are not inside parentheses.
+
+    Example:
+        >>> split("vgg16(cut=relu4_3, proj_dim=64), alexnet")
+        ['vgg16(cut=relu4_3, proj_dim=64)', 'alexnet']
+    """
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [part.strip() for part in found if part.strip()]

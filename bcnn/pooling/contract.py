@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from ..linalg.operand import Factored
 from ..parts.shapes import Shape
 
 
 class Pooling(nn.Module):
     """From the features of an image to one vector or matrix; options, buffers and fitted values are its own.
 
-    A subclass writes `shape` and `forward`. If its class takes `inputs`, it is told the shapes of the features when it
-    is built; if it is a `FittedPart` as well, it is fitted on training images.
+    A subclass writes `shape` and ``forward(*features, layout="maps", mask=None)``, with as many features as
+    `num_inputs` says. `layout` is "maps" for (B, C, H, W) and (B, C, L), "tokens" for (B, N, C); `mask` is True where a
+    location is valid, shape (B, H, W), (B, L) or (B, N). It gives (B, m), (B, d, e), or a `Factored` (B, d, d), in
+    float32 at least.
+
+    If its class takes `inputs`, it is told the shapes of the features when it is built; if it is a `FittedPart` as
+    well, it is fitted on training images.
     """
 
     num_inputs: ClassVar[int] = 1  # networks whose features it takes
 
     def shape(self, *inputs: Shape) -> Shape:
         """What comes out per image, for features of these shapes; an error in words if they do not fit."""
-        raise NotImplementedError
-
-    def forward(self, *features: Tensor, layout: str = "maps", mask: Tensor | None = None) -> Tensor | Factored:
-        """The pooled features of a batch, in float32 at least: (B, m), (B, d, e), or what makes (B, d, d).
-
-        Args:
-            *features: of every network, in the layout.
-            layout: "maps" for (B, C, H, W) and (B, C, L), "tokens" for (B, N, C).
-            mask: True where a location is valid, shape (B, H, W), (B, L) or (B, N).
-        """
         raise NotImplementedError
 
     # Experiments store pooled features once for many heads: without what can be added later.
@@ -43,5 +37,3 @@ class Pooling(nn.Module):
     def complete(self, pooled: Tensor) -> Tensor:
         """The results of this pooling from those that were stored."""
         return pooled
-
-    __call__: Any

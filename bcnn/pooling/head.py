@@ -247,6 +247,13 @@ def options_of(registry: Registry, text: str) -> Sequence[str]:
     return list(registry[registry.read(text).name].options)
 
 
+def ridge_in(config: HeadConfig) -> float | None:
+    """The eps of the pooling; None where it takes none."""
+    written = POOLINGS.read(config.pooling)
+    options = POOLINGS[written.name].options
+    return float(written.options.get("eps", options["eps"].default)) if "eps" in options else None
+
+
 def from_first_version(content: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a configuration written when the ridge and the thin path were fields of their own."""
     old = dict(content)

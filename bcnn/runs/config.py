@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ from ..classify import CLASSIFIERS
 from ..classify.rescale import RESCALES
 from ..data.contract import Dataset
 from ..errors import unknown_name
-from ..features.extract import ExtractOptions, for_dataset, with_head
+from ..features.extract import ExtractOptions, for_dataset
 from ..files import written_whole
-from ..models.bcnn import BCNN, build_model
-from ..pooling import POOLINGS
+from ..models.bcnn import BCNN, build_model, with_head
+from ..parts.text import split
 from ..pooling.features import EPS_SCALES
-from ..pooling.head import PRESETS, make_config
-from ..pooling.normalize import NORMALIZATIONS, make_normalization, parse, with_options
+from ..pooling.head import PRESETS, Head, make_config, options_of, ridge_in
+from ..pooling.normalize import NORMALIZATIONS
 from ..train.config import HOW as FINETUNE_HOW
 from ..train.config import FinetuneConfig
 from ..train.recipes import DEFAULT_RECIPE, with_recipe
@@ -38,6 +38,9 @@ class RunConfig:
     backbone: str = "vgg16"
     weights: str | None = "default"
     layer: str | None = None
+    pooling: str | None = None
+    front: str | None = None
+    scorer: str = "linear"
     size: int | None = None
     eps: float | None = None
     eps_scale: str | None = None
@@ -92,15 +95,13 @@ class RunConfig:
     def _check_methods(self) -> None:
         if not self.methods:
             return
-        if not any(map(self._matrix_functions, self.preset)):
+        if not any(map(self._has_matrix_function, self.preset)):
             raise ValueError(
                 f"train: expected a preset with a matrix function for {' and '.join(self.methods)}, "
                 f"got {', '.join(self.preset)}."
             )
         for preset in self.preset:
-            make_config(preset, **self.head_options(preset))
-            for text in self.head_options(preset)["normalize"] or ():
-                make_normalization(text)
+            Head(preset, **self.head_options(preset))
 
     @property
     def methods(self) -> dict[str, Any]:
@@ -108,23 +109,20 @@ class RunConfig:
         asked = {"forward": self.forward, "backward": self.backward, "num_iters": self.num_iters}
         return {name: value for name, value in asked.items() if value is not None}
 
-    def _matrix_functions(self, preset: str) -> list[str]:
+    def _has_matrix_function(self, preset: str) -> bool:
         texts = self.normalize or PRESETS[preset].normalize
-        return [text for text in texts if NORMALIZATIONS[parse(text)[0]].matrix]
+        return any("backward" in options_of(NORMALIZATIONS, text) for text in texts)
 
     def _takes_ridge(self, preset: str) -> bool:
         """With a single preset a ridge goes wherever it can, of several to those that have one by themselves."""
-        can = "eps" in POOLINGS[PRESETS[preset].pooling].options
-        return can and (len(self.preset) == 1 or PRESETS[preset].eps > 0)
+        ridge = ridge_in(make_config(preset, pooling=self.pooling))
+        return ridge is not None and (len(self.preset) == 1 or ridge > 0)
 
     def head_options(self, preset: str) -> dict[str, Any]:
         """What was asked for that concerns this preset's head."""
-        normalize = self.normalize
-        if self.methods and (functions := self._matrix_functions(preset)):
-            texts = normalize or PRESETS[preset].normalize
-            normalize = tuple(with_options(text, **self.methods) if text in functions else text for text in texts)
+        methods = self.methods if self._has_matrix_function(preset) else {}
         ridge = {"eps": self.eps, "eps_scale": self.eps_scale} if self._takes_ridge(preset) else {}
-        return {"normalize": normalize, **ridge}
+        return {"pooling": self.pooling, "normalize": self.normalize, **ridge, **methods}
 
     @property
     def extraction(self) -> ExtractOptions:
@@ -204,27 +202,24 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BCNN]:
-    """One network a preset; all share the backbone."""
+    """One network per preset; all share front and branches."""
     import torch
 
     torch.manual_seed(config.seed)  # of random weights and projections
-    first = build_model(
+    base = build_model(
         config.preset[0],
-        backbone=config.backbone,
+        backbone=split(config.backbone),
         weights=config.weights,
-        layer=config.layer,
+        cut=config.layer,
         proj_dim=config.proj_dim,
-        image_size=config.size,
+        size=config.size,
+        front=config.front,
+        scorer=config.scorer,
         **config.head_options(config.preset[0]),
         **report,
     )
-    base = _prepared(first, dataset)
+    base.set_geometry(for_dataset(base.preprocessing, dataset))
     return {preset: with_head(base, make_config(preset, **config.head_options(preset))) for preset in config.preset}
-
-
-def _prepared(model: BCNN, dataset: Dataset) -> BCNN:
-    model.config = replace(model.config, preprocessing=for_dataset(model.config.preprocessing, dataset))
-    return model
 
 
 def folders(root: Path, presets: tuple[str, ...]) -> dict[str, Path]:

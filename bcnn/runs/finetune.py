@@ -18,18 +18,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..classify.accuracy import evaluate_scores
 from ..classify.fit import fit_classifier
 from ..data.contract import TEST, TRAIN, Dataset, Sample
 from ..data.spec import load_dataset
 from ..features.extract import Extracted, extract
+from ..features.fitting import unreadable
 from ..features.folder import Features
 from ..features.team import Team
 from ..models.backbones.contract import Backbone
-from ..models.bcnn import BCNN, with_classifier, without_classifier
+from ..models.bcnn import BCNN, with_scorer
+from ..parts.fitting import parts_to_fit
 from ..report import curves
 from ..report import finetune as report_finetune
 from ..train import config as settings
@@ -44,7 +45,7 @@ from ..train.source import Pixels, Source, StoredMaps, store_maps
 from ..train.step import Images
 from . import config as configs
 from .config import RunConfig
-from .train import Trained, check_trainable, claim, describe, finish, test_scores
+from .train import Trained, check_trainable, claim, describe, finish, fit_all, own_scores, test_scores
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -90,6 +91,7 @@ def finetune(
     for model in models.values():
         _try(model, config.finetune, len(dataset.classes))
     root = Path(config.features) if config.features else out / "features"
+    _fit(config, dataset, models, root, team, tick)
 
     def before(split: str) -> tuple[dict[str, Path], Extracted]:
         hear = partial(_renamed, tick, f"describing {split} images")
@@ -114,19 +116,37 @@ def finetune(
     return runs, done
 
 
+def _fit(config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: Path, team: Team, tick: Tick) -> None:
+    """Fit parts that need data on training images that are not held out."""
+    assert config.finetune is not None
+    if not any(map(parts_to_fit, models.values())):
+        return
+    samples = dataset.of(TRAIN)
+    broken = unreadable(samples, next(iter(models.values())), config.extraction)
+    chosen = _divided(config, [sample for sample in samples if sample.name not in broken])[0]
+    fit_all(models, chosen, root, config.extraction, team=team, tick=tick)
+
+
+def _divided(config: RunConfig, good: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
+    """Training images, and those of them that are held out to choose the epoch on."""
+    assert config.finetune is not None
+    if config.finetune.select_on == settings.TEST:
+        return list(good), []
+    return hold_out(good, config.finetune.val_share, config.seed)
+
+
 def _try(model: BCNN, tuning: FinetuneConfig, num_classes: int) -> None:
     """Names of layers and parts are refused now, not after hours of describing."""
-    trial = with_classifier(copy.deepcopy(model), *_zeros(model, num_classes))
-    backbone: Any = trial.backbone
-    backbone.freeze_until(tuning.freeze_until)
+    trial = _frozen(with_scorer(copy.deepcopy(model), num_classes), tuning)
     if tuning.checkpoint_activations:
-        backbone.checkpoint_activations()
+        for branch in trial.branches:
+            branch.backbone.checkpoint_activations()  # type: ignore[operator, union-attr]
     make_optimizer(trial, tuning)
 
 
-def _zeros(model: BCNN, num_classes: int) -> tuple[Tensor, Tensor]:
-    """A classifier that says nothing."""
-    return torch.zeros(num_classes, model.num_features), torch.zeros(num_classes)
+def _frozen(model: BCNN, tuning: FinetuneConfig) -> BCNN:
+    """The same, with the layers frozen that are to be."""
+    return model if tuning.freeze_until is None else model.freeze_until(tuning.freeze_until)
 
 
 def _renamed(tick: Tick, name: str, stage: str, done: int, total: int) -> None:
@@ -177,21 +197,19 @@ def _train(
     """From the frozen network to the best one."""
     config, tuning = run.config, run.tuning
     good = [sample for sample in run.dataset.of(TRAIN) if sample.name not in broken]
+    chosen, held_out = _divided(config, good)
     if tuning.select_on == settings.TEST:
-        chosen, held_out = good, [sample for sample in run.dataset.of(TEST) if sample.name not in broken]
-    else:
-        chosen, held_out = hold_out(good, tuning.val_share, config.seed)
+        held_out = [sample for sample in run.dataset.of(TEST) if sample.name not in broken]
     features = Features(run.frozen[preset])
 
     def hear(stage: str, done: int, total: int) -> None:
         run.tick(f"{preset}: logistic regression, {stage}", done, total)
 
-    if resume and run.team.lead((folder / LAST).exists):  # it holds a softmax layer
-        start = with_classifier(copy.deepcopy(model), *_zeros(model, len(run.dataset.classes)))
+    if resume and run.team.lead((folder / LAST).exists):  # it holds a scorer
+        start = with_scorer(copy.deepcopy(model), len(run.dataset.classes))
     else:
         start = initialise(model, features, {s.name for s in chosen}, c=tuning.init_c, team=run.team, tick=hear)
-    backbone: Any = start.backbone
-    backbone.freeze_until(tuning.freeze_until)
+    _frozen(start, tuning)
     layer, sources = _sources(run, start, (chosen, held_out), folder)
     task = Task(
         model=start,
@@ -217,8 +235,9 @@ def _sources(
 ) -> tuple[str | None, list[Source]]:
     """Pictures, or the stored output of the frozen layers, and which layer that is."""
     tuning, options = run.tuning, run.config.extraction
-    if tuning.freeze_until is None or not tuning.cache_frozen or not isinstance(model.backbone, Backbone):
-        preprocessing = model.config.preprocessing
+    alone = len(model.branches) == 1 and model.front is None and isinstance(model.backbone, Backbone)
+    if tuning.freeze_until is None or not tuning.cache_frozen or not alone:
+        preprocessing = model.preprocessing
         total = max(1, sum(map(len, parts)))
         return None, [Pixels(p, preprocessing, options, tuning.memory_gb * len(p) / total) for p in parts]
     layer = tuning.freeze_until
@@ -235,8 +254,8 @@ def _sources(
 
 
 def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Path, tests: Features) -> None:
-    """Describe with the tuned network, put SVMs in the place of the softmax layer, evaluate before and after."""
-    bare = without_classifier(model)
+    """Describe with the tuned network, put SVMs in the place of a linear scorer, evaluate before and after."""
+    bare = with_scorer(model, None)
     place = folder / TUNED
     extract(
         run.dataset, {place: bare}, run.config.extraction, team=run.team,
@@ -251,19 +270,12 @@ def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Pat
     before = _before(run, preset, tests, tick)
 
     def further(features: Features) -> dict[str, Any]:
-        softmax = model.classifier
-        assert isinstance(softmax, nn.Linear)
-        weight, bias = softmax.weight.detach().cpu(), softmax.bias.detach().cpu()
-        return {
-            "finetune": {
-                **_record(run, model, progress),
-                "before": before,
-                "softmax": _accuracy(features, weight, bias),
-            }
-        }
+        own = _accuracy(*own_scores(model.cpu(), features), len(run.dataset.classes))
+        return {"finetune": {**_record(run, model, progress), "before": before, "softmax": own}}
 
     curves.plot(progress.history, progress.best_epoch, folder / "curves.png", selected_on=_selected_on(progress))
-    finish(preset, folder, run.config, run.dataset, bare, Features(place), run.tick, further)
+    whole = bare if model.scorer.is_linear else model  # type: ignore[union-attr]
+    finish(preset, folder, run.config, run.dataset, whole, Features(place), run.tick, further)
 
 
 def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any]:
@@ -274,14 +286,13 @@ def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any
         rescale=run.config.rescale,
         groups=matrix.groups.numpy(), seed=run.config.seed, tick=lambda s, d, t: tick(f"before fine-tuning, {s}", d, t),
     )  # fmt: skip
-    return _accuracy(tests, fitted.weight, fitted.bias)
+    return _accuracy(*test_scores(tests, fitted.weight, fitted.bias), len(run.dataset.classes))
 
 
-def _accuracy(features: Features, weight: Any, bias: Any) -> dict[str, Any]:
-    scores, _, labels = test_scores(features, weight, bias)
-    if not len(labels):
+def _accuracy(scores: Tensor, names: Sequence[str], labels: Tensor, num_classes: int) -> dict[str, Any]:
+    if not names:
         return {"accuracy": None}
-    evaluation = evaluate_scores(scores, labels, len(bias))
+    evaluation = evaluate_scores(scores, labels, num_classes)
     return {"accuracy": evaluation.accuracy, "interval95": list(evaluation.interval)}
 
 

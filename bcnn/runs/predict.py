@@ -23,8 +23,7 @@ from ..data.spec import load_dataset
 from ..features.bfloat16 import avoid_broken_amx
 from ..features.extract import ExtractOptions, autocast, batches, decoded, to_batch, unless_strict
 from ..features.folder import digest_of, listed
-from ..models.bcnn import BCNN
-from ..models.files import load, read_notes
+from ..models.files import Predictor, load, read_notes
 from .predictions import Prediction, predictions_of
 from .train import evaluation_record, write_results
 
@@ -34,9 +33,9 @@ Tick = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Recognizer:
-    """A network, the names of its classes, and how its scores become probabilities."""
+    """A network or an ensemble, the names of its classes, and how its scores become probabilities."""
 
-    model: BCNN
+    model: Predictor
     classes: tuple[str, ...]
     temperature: float
     options: ExtractOptions
@@ -45,10 +44,9 @@ class Recognizer:
     def logits(self, pictures: Sequence[numpy.ndarray]) -> Tensor:
         """Scores over temperature, averaged over the views, of squares of pixels; shape (B, classes)."""
         options = self.options
-        images = to_batch(pictures, self.model.config.preprocessing, options.device, flips=options.flips)
-        with autocast(options.precision, options.device):
-            maps = self.model.features(images)
-        scores = self.model.classifier(self.model.head(maps)).unflatten(0, (-1, len(pictures)))
+        images = to_batch(pictures, self.model.preprocessing, options.device, flips=options.flips)
+        with autocast(options.precision, options.device):  # heads and scorers look after themselves
+            scores: Tensor = self.model(images).unflatten(0, (-1, len(pictures)))
         return scores.mean(0).cpu() / self.temperature
 
 
@@ -116,7 +114,7 @@ def _all_logits(
     recognizer: Recognizer, samples: Sequence[Sample], tick: Tick
 ) -> Iterator[tuple[list[tuple[Sample, numpy.ndarray | OSError]], Tensor]]:
     """Batch by batch: samples with their pictures or errors, and the logits of those that could be read."""
-    pictures = decoded(samples, recognizer.model.config.preprocessing, recognizer.options)
+    pictures = decoded(samples, recognizer.model.preprocessing, recognizer.options)
     done = 0
     for some in batches(zip(samples, pictures, strict=True), recognizer.options.batch):
         good = [picture for _, picture in some if not isinstance(picture, OSError)]

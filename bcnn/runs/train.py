@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,24 @@ from ..classify.accuracy import Evaluation, evaluate_scores
 from ..classify.fit import LinearClassifier, fit_classifier
 from ..classify.flip import average_views
 from ..classify.gram import scores as linear_scores
-from ..data.contract import TEST, TRAIN, Dataset, shown
+from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.spec import load_dataset
-from ..features.extract import Extracted, extract
+from ..features.extract import Extracted, ExtractOptions, extract
+from ..features.fitting import fit_or_read
 from ..features.folder import Features, digest_of, listed
 from ..features.team import Team
 from ..files import written_whole
-from ..models.bcnn import BCNN, with_classifier
+from ..models.bcnn import BCNN, with_scorer
 from ..models.files import save
 from ..report import classes as pictures
 from ..report import comparison
+from ..scorers import SCORERS
 from . import config as configs
 from .config import RunConfig
 from .predictions import Prediction, predictions_of, write_predictions
 
 Tick = Callable[[str, int, int], None]  # stage, done, in all
+FITTED = "fitted"  # folder of parts that were fitted, among the features
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,11 @@ def train(
     team = team or Team()
     dataset = load_dataset(config.spec)
     check_trainable(dataset, config.spec)
+    check_scorer(config)
     models = configs.networks(config, dataset, **report)
     team.lead(lambda: claim(config, dataset, out))
     root = Path(config.features) if config.features else out / "features"
+    fit_all(models, dataset.of(TRAIN), root, config.extraction, team=team, tick=tick)
     features, done = describe(config, dataset, models, root, team=team, tick=tick)
     if not team.leads:
         return [], done
@@ -98,6 +104,36 @@ def describe(
         tick=lambda count, total: tick("describing images", count, total),
     )
     return places, done
+
+
+def fit_all(
+    models: Mapping[str, BCNN],
+    samples: Sequence[Sample],
+    root: Path,
+    options: ExtractOptions,
+    *,
+    team: Team,
+    tick: Tick,
+) -> None:
+    """Fit the parts of all networks that need it; the leader of a team does so, the others read what it found."""
+    for preset, model in models.items():
+
+        def fit(preset: str = preset, model: BCNN = model) -> None:
+            hear = partial(tick, f"{preset}: fitting parts, images")
+            fit_or_read(model, samples, root / FITTED / f"{preset}.safetensors", options, tick=hear)
+
+        team.lead(fit)
+        fit()
+
+
+def check_scorer(config: RunConfig) -> None:
+    """Without fine-tuning there is a linear classifier to start a scorer from, and nothing else."""
+    scorer = SCORERS.read(config.scorer).name
+    if not getattr(SCORERS[scorer].make, "can_start", False):
+        raise ValueError(
+            f"train: expected a scorer that a linear classifier can be turned into, got {scorer!r}; train the network "
+            "with it by --finetune."
+        )
 
 
 def check_trainable(dataset: Dataset, spec: str) -> None:
@@ -144,6 +180,18 @@ def claim(config: RunConfig, dataset: Dataset, out: Path, *, begun: tuple[str, .
         raise OSError(f"train: expected to make the run folder {out}, got: {error}; choose another --out.") from None
 
 
+@dataclass(frozen=True)
+class _Decision:
+    """A network with its scorer, how its scores become probabilities, and what there is to say of that."""
+
+    model: BCNN
+    temperature: float
+    calibrated: bool
+    record: dict[str, Any]
+    scores: Callable[[], tuple[Tensor, list[str], Tensor]]  # of the test images: scores, names, labels
+    time_s: dict[str, float]
+
+
 def finish(
     preset: str,
     folder: Path,
@@ -154,13 +202,45 @@ def finish(
     tick: Tick,
     further: Callable[[Features], dict[str, Any]] = lambda features: {},
 ) -> Trained:
-    """Classifier and evaluation of one preset; `further` gives what else there is to say of the features."""
-    matrix = features.matrix(TRAIN)
+    """Classifier and evaluation of one preset.
+
+    Args:
+        preset: its name.
+        folder: of its results.
+        config: of the run.
+        dataset: the images.
+        model: without a scorer, or with one that was trained and is to stay.
+        features: its descriptors.
+        tick: hears of progress.
+        further: gives what else there is to say of the descriptors.
+    """
+    decision = _trained(model, features) if model.scorer is not None else _fitted(preset, config, model, features, tick)
+    scores, names, labels = decision.scores()
+    logits = scores / decision.temperature
+    predictions = predictions_of(logits, names, dataset.classes, labels)
+    evaluation = evaluate_scores(logits, labels, len(dataset.classes)) if len(labels) else None
+    metrics = {
+        **_about(preset, config, dataset, features, model),
+        **further(features),
+        "num_train": len(features.matrix(TRAIN).rows),
+        **evaluation_record(evaluation, dataset.classes),
+        "classifier": decision.record,
+        "time_s": {"describe": features.time_s, **decision.time_s},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    save(decision.model, folder / "model.safetensors", notes=_notes(config, dataset, decision, metrics))
+    write_results(folder, metrics, predictions, evaluation, dataset)
+    return Trained(preset, folder, metrics, predictions)
+
+
+def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, tick: Tick) -> _Decision:
+    """The scorer from a linear classifier on the descriptors."""
+    matrix, classes = features.matrix(TRAIN), features.classes
     start = time.perf_counter()
     fitted = fit_classifier(
         matrix,
         matrix.labels,
-        len(dataset.classes),
+        len(classes),
         kind=config.classifier,
         C=config.C,
         rescale=config.rescale,
@@ -168,26 +248,32 @@ def finish(
         seed=config.seed,
         tick=lambda stage, done, total: tick(f"{preset}: {stage}", done, total),
     )
-    fit_s = time.perf_counter() - start
-    scores, names, labels = test_scores(features, fitted.weight, fitted.bias)
-    predictions = predictions_of(scores / fitted.temperature, names, dataset.classes, labels)
-    evaluation = evaluate_scores(scores / fitted.temperature, labels, len(dataset.classes)) if len(labels) else None
-    metrics = {
-        **_about(preset, config, dataset, features, model),
-        **further(features),
-        "num_train": len(matrix.rows),
-        **evaluation_record(evaluation, dataset.classes),
-        "classifier": _classifier_record(fitted, dataset.classes),
-        "time_s": {"describe": features.time_s, "fit": fit_s, **{f"fit: {k}": v for k, v in fitted.time_s.items()}},
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    save(
-        with_classifier(model, fitted.weight, fitted.bias),
-        folder / "model.safetensors",
-        notes=_notes(config, dataset, fitted, metrics),
+    spent = {"fit": time.perf_counter() - start, **{f"fit: {stage}": s for stage, s in fitted.time_s.items()}}
+    whole = with_scorer(model, len(classes), fitted.weight, fitted.bias)
+    exact = whole.scorer.is_linear  # type: ignore[union-attr]
+    scores = (
+        partial(test_scores, features, fitted.weight, fitted.bias) if exact else partial(own_scores, whole, features)
     )
-    write_results(folder, metrics, predictions, evaluation, dataset)
-    return Trained(preset, folder, metrics, predictions)
+    record = _classifier_record(fitted, classes)
+    return _Decision(whole, fitted.temperature, fitted.calibrated, record, scores, spent)
+
+
+def _trained(model: BCNN, features: Features) -> _Decision:
+    """The scorer that the network was trained with, which no linear classifier can take the place of."""
+    record = {"kind": model.config.scorer, "C": None, "rescale": "none", "converged": True, "cv_accuracy": None}
+    record |= {"gap": None, "num_iters": None, "temperature": 1.0, "calibrated": False, "untrained": []}
+    return _Decision(model, 1.0, False, record, partial(own_scores, model, features), {"fit": 0.0})
+
+
+@torch.inference_mode()
+def own_scores(model: BCNN, features: Features) -> tuple[Tensor, list[str], Tensor]:
+    """Of a network's own scorer, averaged over the views; names and labels of the test images."""
+    matrix = features.matrix(TEST)
+    names = [features.entries[row].name for row in matrix.rows]
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    parts = [model.score(part.to(device)).double().cpu() for part in matrix.parts()]
+    scores = torch.cat(parts) if parts else torch.empty(0, len(features.classes), dtype=torch.float64)
+    return average_views(scores, matrix.groups), names, matrix.labels[:: matrix.num_views]
 
 
 def test_scores(features: Features, weight: Tensor, bias: Tensor) -> tuple[Tensor, list[str], Tensor]:
@@ -245,8 +331,8 @@ def _about(preset: str, config: RunConfig, dataset: Dataset, features: Features,
         "num_classes": len(dataset.classes),
         "broken": features.broken,
         "backbone": model.config.backbone,
-        "image_size": model.config.preprocessing.size,
-        "num_features": model.num_features,
+        "image_size": model.preprocessing.size,
+        "num_features": model.descriptor_length,
         "seed": config.seed,
         "config": configs.to_plain(config),
         "versions": {**machine.describe(), "bcnn": __version__},
@@ -258,12 +344,12 @@ def _classifier_record(fitted: LinearClassifier, classes: tuple[str, ...]) -> di
     return {**{name: getattr(fitted, name) for name in names}, "untrained": [classes[i] for i in fitted.absent]}
 
 
-def _notes(config: RunConfig, dataset: Dataset, fitted: LinearClassifier, metrics: dict[str, Any]) -> dict[str, Any]:
+def _notes(config: RunConfig, dataset: Dataset, decision: _Decision, metrics: dict[str, Any]) -> dict[str, Any]:
     """What prediction needs besides the network."""
     return {
         "classes": list(dataset.classes),
-        "temperature": fitted.temperature,
-        "calibrated": fitted.calibrated,
+        "temperature": decision.temperature,
+        "calibrated": decision.calibrated,
         "flips": config.flips,
         "precision": config.precision,
         "dataset": dataset.name,

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from torch import Tensor, nn
 
 from ..files import from_json, write_tensors
+from ..models.files import renamed
 
 FORMAT = "bcnn-checkpoint"
 LAST, BEST = "last.safetensors", "best.safetensors"
@@ -86,12 +87,18 @@ def load(
         raise ValueError(
             f"{path}: expected a checkpoint of bcnn train, got: {error}; --no-resume begins anew."
         ) from None
-    model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    own, momenta = _under("model.", tensors), _under("momentum.", tensors)
+    model.load_state_dict(own)
     for name, parameter in model.named_parameters():
-        if f"momentum.{name}" in tensors:
-            optimizer.state[parameter]["momentum_buffer"] = tensors[f"momentum.{name}"].to(parameter.device)
+        if name in momenta:
+            optimizer.state[parameter]["momentum_buffer"] = momenta[name].to(parameter.device)
     progress.num_sessions += 1
     return progress
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those with the prefix, without it; names of the first version become those of today."""
+    return renamed({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
 
 
 def _progress_from(content: dict[str, Any]) -> Progress:

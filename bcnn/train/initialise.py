@@ -12,7 +12,7 @@ from ..classify.fit import fit_classifier
 from ..data.contract import TRAIN
 from ..features.folder import Features
 from ..features.team import Team
-from ..models.bcnn import BCNN, with_classifier
+from ..models.bcnn import BCNN, with_scorer
 
 
 def initialise(
@@ -24,16 +24,19 @@ def initialise(
     team: Team,
     tick: Callable[[str, int, int], None],
 ) -> BCNN:
-    """A copy of the network with a softmax layer fitted to its own descriptors.
+    """A copy of the network with a scorer that starts from a logistic regression on its own descriptors.
 
     Args:
-        model: without a classifier.
+        model: without a scorer.
         features: its descriptors.
         names: the images to fit to; those for validation are not among them.
         c: the C of the logistic regression.
         team: whose leader computes it for all.
         tick: hears of progress.
     """
+    start = with_scorer(copy.deepcopy(model), len(features.classes))
+    if not start.scorer.can_start:  # type: ignore[union-attr]
+        return start
     matrix = features.matrix(TRAIN, names)
 
     def fit() -> tuple[object, object]:
@@ -43,4 +46,5 @@ def initialise(
         return fitted.weight, fitted.bias
 
     weight, bias = team.lead(fit)
-    return with_classifier(copy.deepcopy(model), weight, bias)  # type: ignore[arg-type]
+    start.scorer.start_from(weight, bias)  # type: ignore[union-attr, operator]
+    return start

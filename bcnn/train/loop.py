@@ -75,13 +75,14 @@ class _Training:
     def _set_up(self) -> None:
         task = self.task
         task.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        backbone: Any = task.model.backbone
-        if task.config.checkpoint_activations:
-            backbone.checkpoint_activations()
-        if task.config.compile and task.start is None:
-            backbone.compile()
-        elif task.config.compile:
-            backbone.after = torch.compile(backbone.after)
+        for branch in task.model.branches:
+            backbone: Any = branch.backbone
+            if task.config.checkpoint_activations:
+                backbone.checkpoint_activations()
+            if task.config.compile and task.start is None:
+                backbone.compile()
+            elif task.config.compile:
+                backbone.after = torch.compile(backbone.after)
         self.trained = Trained(task.model, task.start)
         self.optimizer = make_optimizer(task.model, task.config)
         self.network, self.wrapped_optimizer = self.fabric.setup(self.trained, self.optimizer)

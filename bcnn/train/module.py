@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import unknown_name
-from ..models.backbones.contract import Backbone
 from ..models.bcnn import BCNN
+from ..parts.shapes import Maps, Spd
 from .config import FinetuneConfig
 
 
@@ -34,18 +34,15 @@ class Trained(nn.Module):
         try:
             return self.scores(values)
         except ArithmeticError:
-            classifier = self.model.classifier
-            assert isinstance(classifier, nn.Linear)
-            return values.new_full((len(values), classifier.out_features), float("nan"))
+            return values.new_full((len(values), self.model.config.num_classes or 1), float("nan"))
 
     def scores(self, values: Tensor) -> Tensor:
         """Scores, or the layer's error."""
         if self.start is None:
             scores: Tensor = self.model(values)
             return scores
-        backbone = self.model.backbone
-        assert isinstance(backbone, Backbone)
-        return self.model.classify(self.model.head(self.model.projection(backbone.after(self.start, values))))
+        (branch,) = self.model.branches
+        return self.model.score_maps((branch.after(self.start, values),))  # type: ignore[operator]
 
     def train(self, mode: bool = True) -> Trained:
         """As `nn.Module.train`, but for batch statistics."""
@@ -95,14 +92,13 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def memory_note(model: BCNN) -> str:
-    """What the upper triangle saves in training: weights, gradients and momentum of the classifier."""
-    classifier = model.classifier
-    assert isinstance(classifier, nn.Linear)
-    channels = model.config.proj_dim or int(model.backbone.num_channels)  # type: ignore[arg-type]
-    used = 3 * 4 * classifier.out_features * model.num_features / 1e6
-    note = f"classifier {model.num_features} x {classifier.out_features}: {used:.3g} MB with gradient and momentum"
-    full = channels**2
-    if channels < model.num_features < full:
-        whole = 3 * 4 * classifier.out_features * full / 1e6
-        note += f" (upper triangle; the whole {channels} x {channels} matrix would take {whole:.3g} MB)"
+    """What training keeps of the scorer, its gradient and momentum, and what the upper triangle saves of it."""
+    scorer = model.scorer
+    assert scorer is not None
+    length, shape = model.descriptor_length, model.head.pooling.shape(*map(Maps, model.channels))
+    used = 3 * 4 * sum(p.numel() for p in scorer.parameters()) / 1e6
+    note = f"scorer {length} x {model.config.num_classes}: {used:.3g} MB with gradient and momentum"
+    if isinstance(shape, Spd) and length == shape.triangle < shape.size:
+        whole = used * shape.size / length
+        note += f" (upper triangle; the whole {shape.dim} x {shape.dim} matrix would take {whole:.3g} MB)"
     return note

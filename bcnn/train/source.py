@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy
 import torch
@@ -107,25 +108,33 @@ class StoredMaps:
 
 
 class Stage(nn.Module):
-    """The frozen layers as something to extract: its descriptors are the flattened maps."""
+    """The frozen layers of a network with one branch as something to extract: descriptors are the flattened maps."""
 
     def __init__(self, model: BCNN, layer: str):
         super().__init__()
         whole = model.backbone
         assert isinstance(whole, Backbone)
         names = list(whole.layers._modules)
-        self.backbone = nn.Sequential(*list(whole.layers)[: names.index(layer) + 1]).eval()
-        self.projection, self.head = nn.Identity(), nn.Flatten()
-        self.config = replace(model.config, cut=layer, num_classes=None, proj_dim=None, frozen_until=None)
-        size = model.config.preprocessing.size
+        self.branches = nn.ModuleList([nn.Sequential(*list(whole.layers)[: names.index(layer) + 1]).eval()])
+        (own,) = model.live_config().branches
+        self._config = replace(own, cut=layer, proj_dim=None, freeze_until=None)
+        self.preprocessing = own.preprocessing
         with torch.no_grad():
-            self.shape = tuple(self.features(torch.zeros(1, 3, size, size)).shape[1:])
-        self.num_features = int(numpy.prod(self.shape))
+            self.shape = tuple(self.maps(torch.zeros(1, 3, own.preprocessing.size, own.preprocessing.size)).shape[1:])
+        self.descriptor_length = int(numpy.prod(self.shape))
 
-    def features(self, images: Tensor) -> Tensor:
-        """The maps of the last frozen layer."""
-        maps: Tensor = self.backbone(images.contiguous(memory_format=torch.channels_last))
+    def maps(self, images: Tensor) -> Tensor:
+        """The output of the last frozen layer."""
+        maps: Tensor = self.branches[0](images.contiguous(memory_format=torch.channels_last))
         return maps
+
+    def describe_maps(self, maps: Tensor) -> Tensor:
+        """All numbers of the maps in a row."""
+        return maps.flatten(1)
+
+    def about(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Which layers, and their parameters."""
+        return json.loads(json.dumps({"layers": asdict(self._config)})), self.state_dict()
 
 
 def store_maps(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ...bench.timing import time_rounds
-from ...pooling.normalize import make_normalization
+from ...pooling.normalize import NORMALIZATIONS
 from .frozen import Source
 from .real import real_matrices
 
@@ -60,7 +60,7 @@ class ForwardTime:
         """Medians over the rounds."""
         device = shop.options.device
         A = real_matrices(shop, self.source, eps=self.eps, count=self.batch).to(device)
-        modules = [make_normalization(text).eval() for text in self.methods]
+        modules = [NORMALIZATIONS.make(text).eval() for text in self.methods]
         clocks = time_rounds([partial(_apply, module, A) for module in modules], rounds=ROUNDS, device=device)
         return {
             "dim": A.shape[-1],

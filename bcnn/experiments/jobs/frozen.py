@@ -27,10 +27,10 @@ from ...classify.flip import average_views
 from ...classify.gram import as_matrix, scores
 from ...data.contract import TEST, TRAIN
 from ...features.folder import FeatureRows
+from ...parts.shapes import Maps, Spd
 from ...pooling import POOLINGS
-from ...pooling.features import ridge_of_pooled
-from ...pooling.head import PAPERS_EPS, Head, HeadConfig
-from ...pooling.triangle import full_matrix
+from ...pooling.head import PAPERS_EPS, Head, HeadConfig, make_config, options_of, with_options
+from ...pooling.triangle import dimension_of, full_matrix
 from ..contract import Subject, later, to_plain
 from .tuned import Tuned, papers_own
 
@@ -106,7 +106,9 @@ class Frozen:
     @property
     def head(self) -> HeadConfig:
         """As `bcnn.Head` takes it."""
-        return HeadConfig(pooling=self.pooling, normalize=self.normalize, eps=self.eps, eps_scale=self.eps_scale)
+        config = make_config(HeadConfig(self.pooling, self.normalize))
+        ridge = {"eps": self.eps, "eps_scale": self.eps_scale}
+        return with_options(config, ridge) if "eps" in options_of(POOLINGS, self.pooling) else config
 
     def seconds(self, gauge: Gauge) -> float:
         """Normalizing all views, one Gram matrix, the SVMs, the scores."""
@@ -173,7 +175,7 @@ def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: st
 @contextmanager
 def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Iterator[numpy.ndarray]:
     """Descriptors of stored features, one row a view, in a file that is removed afterwards."""
-    width = head.num_features(num_channels(head, rows.shape[1]))
+    width = head.length(num_channels(head, rows.shape[1]))
     shape = (rows.shape[0], width)
     needed = 4 * shape[0] * shape[1]
     free = shutil.disk_usage(shop.out).free
@@ -200,7 +202,11 @@ def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Ite
 
 def num_channels(head: Head, width: int) -> int:
     """Of the features whose pooled form has so many numbers."""
-    return int(full_matrix(torch.empty(width)).shape[-1]) if POOLINGS[head.config.pooling].symmetric else width
+    return dimension_of(width) if _is_matrix(head) else width
+
+
+def _is_matrix(head: Head) -> bool:
+    return isinstance(head.pooling.shape(Maps(1)), Spd)
 
 
 @torch.inference_mode()
@@ -211,9 +217,5 @@ def describe_stored(head: Head, stored: Tensor) -> Tensor:
         head: its pooling is what the features were stored with.
         stored: the triangles of A without a ridge, or vectors, shape (rows, width).
     """
-    if not POOLINGS[head.config.pooling].symmetric:
-        return head.normalize_matrix(stored)
-    A = full_matrix(stored)
-    ridge = ridge_of_pooled(A, eps=head.config.eps, eps_scale=head.config.eps_scale)
-    A.diagonal(dim1=-2, dim2=-1).add_(ridge[:, None])
-    return head.normalize_matrix(A)
+    pooled = full_matrix(stored) if _is_matrix(head) else stored
+    return head.normalize_matrix(head.pooling.complete(pooled))

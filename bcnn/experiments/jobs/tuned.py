@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...pooling.head import PAPERS_EPS, PRESETS
+from ...pooling.head import ridge_in as ridge_in_head
 from ...runs.config import RunConfig
 from ...runs.predictions import text_of
 from ...train.checkpoint import BEST
@@ -146,7 +147,7 @@ def _options(subject: Subject, scheme: str) -> str:
     if subject.ridge == "paper":
         preset = PRESETS[run.get("preset", ("improved_bcnn",))[0]]
         run["normalize"] = papers_own(run.get("normalize", preset.normalize))
-        if preset.eps:
+        if ridge_in_head(preset):
             run |= {"eps": PAPERS_EPS, "eps_scale": "largest"}
     return json.dumps(run, sort_keys=True)
 

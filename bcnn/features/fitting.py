@@ -1,0 +1,91 @@
+"""Between the network built and the images described: parts that need data see training images, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from ..data.contract import Sample
+from ..files import write_tensors
+from ..models.bcnn import BCNN
+from ..models.weights.cache import digest_of
+from ..parts.fitting import inputs_of, parts_to_fit
+from .extract import ExtractOptions, Tick, autocast, batches, decoded, to_batch
+
+
+def fit_parts(
+    model: BCNN,
+    samples: Sequence[Sample],
+    options: ExtractOptions | None = None,
+    *,
+    tick: Tick = lambda done, total: None,
+) -> BCNN:
+    """Fit every part that needs it, in the order in which images go through them; the same network comes back.
+
+    Args:
+        model: with parts to fit, or without.
+        samples: training images, none of those that are held out; one that cannot be read is left out.
+        options: how images are decoded, and where the network works.
+        tick: hears how many images a part has seen, of how many.
+    """
+    options = options or ExtractOptions()
+    todo = parts_to_fit(model)
+    if todo and not samples:
+        raise ValueError(f"fit_parts: expected training images for {todo[0][0]}, got none.")
+    model.to(options.device)
+    for _, part in todo:
+        part.fit(lambda part=part: _inputs(model, part, samples, options, tick))  # type: ignore[misc]
+    return model
+
+
+def _inputs(
+    model: BCNN, part: nn.Module, samples: Sequence[Sample], options: ExtractOptions, tick: Tick
+) -> Iterator[tuple[Any, ...]]:
+    """What the part is given, batch after batch; images as they are, not mirrored."""
+    done = 0
+    for some in batches(decoded(samples, model.preprocessing, options), options.batch):
+        pictures = [picture for picture in some if not isinstance(picture, OSError)]
+        done += len(some)
+        if pictures:
+            images = to_batch(pictures, model.preprocessing, options.device)
+            with autocast(options.precision, options.device):
+                yield inputs_of(part, lambda images=images: model(images))  # type: ignore[misc]
+        tick(done, len(samples))
+
+
+def fit_or_read(model: BCNN, samples: Sequence[Sample], path: Path, options: ExtractOptions, *, tick: Tick) -> BCNN:
+    """`fit_parts`, or what was found earlier on the same images with the same network, in a file."""
+    if not parts_to_fit(model):
+        return model
+    config, parameters = model.about()
+    images = [[sample.name, *sample.fingerprint()[::2]] for sample in samples]  # size and checksum, not the date
+    origin = sha256(json.dumps([config, digest_of(parameters), images], sort_keys=True).encode()).hexdigest()
+    try:
+        with safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("origin") == origin:
+                model.load_state_dict({name: file.get_tensor(name) for name in file.keys()}, strict=False)  # noqa: SIM118
+                return model
+    except (OSError, SafetensorError):
+        pass
+    fitted = {name for name, _ in parts_to_fit(model)}
+    fit_parts(model, samples, options, tick=tick)
+    tensors = {
+        name: value.detach().cpu().contiguous()
+        for name, value in model.state_dict().items()
+        if any(name.startswith(f"{part}.") for part in fitted)
+    }
+    write_tensors(path, tensors, {"origin": origin}, who="fit_parts", remedy="Make room and give the command again.")
+    return model
+
+
+def unreadable(samples: Sequence[Sample], model: BCNN, options: ExtractOptions) -> dict[str, str]:
+    """Names of images that cannot be read, and why."""
+    pictures = decoded(samples, model.preprocessing, options)
+    pairs = zip(samples, pictures, strict=True)
+    return {sample.name: str(picture) for sample, picture in pairs if isinstance(picture, OSError)}
