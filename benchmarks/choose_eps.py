@@ -53,7 +53,7 @@ def pooled(model: bcnn.BCNN, paths: list[Path]) -> torch.Tensor:
     matrices = []
     for path in track(paths, "features"):
         image = model.config.preprocessing(open_image(path))[None].to(dtype)
-        X = model.features(image).float().flatten(2)
+        X = model.maps(image)[0].float().flatten(2)
         matrices.append(pooled_matrix(X * X.shape[-1] ** -0.5, torch.zeros(1)))
     return torch.cat(matrices)
 

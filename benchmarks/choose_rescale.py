@@ -27,7 +27,7 @@ from bcnn.experiments.jobs.frozen import describe_stored
 from bcnn.experiments.table1_normalization import NORMALIZATIONS
 from bcnn.features.folder import Features
 from bcnn.files import read_csv, write_csv
-from bcnn.pooling.head import Head, HeadConfig
+from bcnn.pooling.head import Head
 
 RESULTS = Path(__file__).parent / "results" / "rescale.csv"
 
@@ -67,7 +67,7 @@ def parts(labels: torch.Tensor, num_classes: int | None) -> list[tuple[str, torc
 def measure(stored: object, chosen: torch.Tensor, name: str) -> dict[str, object]:
     """Accuracy of held-out images by every way to rescale, and whether they differ."""
     normalize, eps = NORMALIZATIONS[name]
-    head = Head(HeadConfig(normalize=normalize, eps=eps)).eval()
+    head = Head(normalize=normalize, eps=eps).eval()
     wanted, rows, at = set(chosen.tolist()), [], 0
     for part in stored.parts():  # type: ignore[attr-defined]
         own = [i for i in range(len(part)) if at + i in wanted]

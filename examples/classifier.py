@@ -21,7 +21,7 @@ textures = load_dataset("textures,per_class=8")  # built in; "folder:PATH" for i
 images = {split: [sample.open() for sample in textures.of(split)] for split in ("train", "test")}
 labels = {split: [textures.classes[sample.label] for sample in textures.of(split)] for split in ("train", "test")}
 
-model = bcnn.Classifier("improved_bcnn", backbone="alexnet", weights=weights, image_size=128)
+model = bcnn.Classifier("improved_bcnn", backbone="alexnet", weights=weights, size=128)
 model.fit(images["train"], labels["train"])
 share = model.score(images["test"], labels["test"])
 print(f"{100 * share:.1f} % of {len(images['test'])} patches right; chance is {100 / len(textures.classes):.1f} %")

@@ -24,13 +24,13 @@ def run(*arguments: object) -> tuple[int, str, str]:
 
 
 def test_train_again_from_the_run_folder_and_compare(pictures, tmp_path):
-    code, out, err = run("train", pictures, *SMALL, *SHORT, "--lr-scale", "classifier=2", "--out", tmp_path / "a")
+    code, out, err = run("train", pictures, *SMALL, *SHORT, "--lr-scale", "scorer=2", "--out", tmp_path / "a")
     assert code == 0, err
     assert "fine-tuned, epoch" in out
     assert "chosen on validation; before" in out
     written = yaml.safe_load((tmp_path / "a" / "config.yaml").read_text())
     assert (written["finetune"], written["lr"], written["momentum"]) == (True, 0.02, 0.9)
-    assert written["lr_scale"] == ["classifier=2"]
+    assert written["lr_scale"] == ["scorer=2"]
 
     code, _, err = run("train", "--config", tmp_path / "a" / "config.yaml", "--seed", "1", "--out", tmp_path / "b")
     assert code == 0, err
@@ -41,7 +41,7 @@ def test_train_again_from_the_run_folder_and_compare(pictures, tmp_path):
     code, _, err = run("train", "--config", tmp_path / "a" / "config.yaml", *options, "--out", tmp_path / "c")
     assert code == 0, err
     papers = yaml.safe_load((tmp_path / "c" / "config.yaml").read_text())
-    assert (papers["lr_scale"], papers["decay_scale"]) == (["classifier=1000"], ["classifier=0"])  # before the file's
+    assert (papers["lr_scale"], papers["decay_scale"]) == (["scorer=1000"], ["scorer=0"])  # before the file's
     assert (papers["epochs"], papers["val_share"], papers["init_c"]) == (1, 0.2, 10)
 
     code, out, err = run("compare", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "table")

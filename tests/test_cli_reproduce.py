@@ -127,7 +127,7 @@ def test_a_folder_may_have_a_dot_and_a_page_must_be_html(pictures, tmp_path):
 def test_no_path_of_weights_in_results(pictures, tmp_path):
     import bcnn
 
-    model = bcnn.build_model("bcnn", backbone="tiny", weights=None, image_size=32)
+    model = bcnn.build_model("bcnn", backbone="tiny", weights=None, size=32)
     bcnn.save(model, tmp_path / "mine.safetensors")
     small = ["--networks", "tiny", "--weights", tmp_path / "mine.safetensors", "--size", "32"]
     result = run_command("reproduce", "table1_normalization", f"cub=folder:{pictures}", *small, "--out", tmp_path / "o")

@@ -113,7 +113,7 @@ def test_extract_goes_on(trained, pictures, tmp_path):
         assert f"31 images, {described} of them described before" in result.stdout
     result = run("extract", pictures, *SMALL, "--eps", "0.5", "--out", tmp_path / "f")
     assert result.returncode == 2
-    assert "model.head.eps is 0.001 there, 0.5 now" in result.stderr
+    assert "model.head.pooling is 'bilinear' there, 'bilinear(eps=0.5)' now" in result.stderr
 
 
 @pytest.mark.parametrize(

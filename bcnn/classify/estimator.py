@@ -40,7 +40,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         preset: head of the network, as in `bcnn.build_model`.
         backbone: the network.
         weights: its weights.
-        image_size: the side of the images; None for that of the network.
+        size: the side of the images; None for that of the network.
         classifier: a name of `CLASSIFIERS`: "svm", "svm_squared" or "logistic".
         C: weight of the losses.
         rescale: "median" brings the classifiers of the classes to one scale, as the authors' scripts do; or "none".
@@ -64,7 +64,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         preset: str = "improved_bcnn",
         backbone: str = "vgg16",
         weights: str | None = "default",
-        image_size: int | None = None,
+        size: int | None = None,
         classifier: str = "svm",
         C: float = 1.0,
         rescale: str = "none",
@@ -75,7 +75,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self.preset = preset
         self.backbone = backbone
         self.weights = weights
-        self.image_size = image_size
+        self.size = size
         self.classifier = classifier
         self.C = C
         self.rescale = rescale
@@ -144,7 +144,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return build_model(self.preset, backbone=self.backbone, weights=self.weights, image_size=self.image_size)
+            return build_model(self.preset, backbone=self.backbone, weights=self.weights, size=self.size)
 
     @torch.inference_mode()
     def _describe(self, images: list[Any]) -> tuple[Array, Array]:
@@ -153,7 +153,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         blocks = []
         for start in range(0, len(images), self.batch_size):
             batch = [open_any(image) for image in images[start : start + self.batch_size]]
-            pixels = torch.stack([self.model_.config.preprocessing(image) for image in batch])
+            pixels = torch.stack([self.model_.preprocessing(image) for image in batch])
             views = [pixels, pixels.flip(-1)] if self.flips else [pixels]
             blocks.append(torch.stack([self.model_.describe(view) for view in views], 1).flatten(0, 1).numpy())
         return np.concatenate(blocks), np.repeat(np.arange(len(images)), 1 + self.flips)

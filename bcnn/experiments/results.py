@@ -121,7 +121,10 @@ def _translated(job: dict[str, Any]) -> dict[str, Any]:
     """A job as it is stored today; one of an earlier version said only what its scheme changes."""
     if job.get("source") and job["source"].get("tuned"):
         job = {**job, "source": {**job["source"], "tuned": _translated(job["source"]["tuned"])}}
-    if "scheme" not in job or "finetune" in (own := json.loads(job["options"])):
+    if "scheme" not in job:
+        return job
+    job = {**job, "options": job["options"].replace('"classifier=', '"scorer=')}  # what the part was called
+    if "finetune" in (own := json.loads(job["options"])):
         return job
     said = {name: own.pop(name) for name in tuple(own) if name in _UNSAID}
     options = {**own, "rescale": "none", "finetune": {**_UNSAID, **said}}

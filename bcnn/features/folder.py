@@ -116,19 +116,26 @@ def _check_same(folder: Path, stored: FeaturesConfig, wanted: FeaturesConfig) ->
 
 def _telling(config: FeaturesConfig) -> dict[str, Any]:
     """All but what the weights are called: `digest` says what they are."""
-    model = {name: value for name, value in config.model.items() if name != "weights"}
-    return {**asdict(config), "model": model}
+    branches = [{**branch, "weights": None} for branch in config.model.get("branches", ())]
+    return {**asdict(config), "model": {**config.model, "branches": branches}}
 
 
 def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> list[str]:
     found = []
     for name in sorted({*stored, *wanted}):
         here, there = stored.get(name), wanted.get(name)
+        here, there = _by_name(here), _by_name(there)
         if isinstance(here, Mapping) and isinstance(there, Mapping):
             found += _differences(here, there, f"{prefix}{name}.")
         elif (list(here) if isinstance(here, tuple) else here) != there:
             found.append(f"{prefix}{name} is {_short(here)} there, {_short(there)} now")
     return found
+
+
+def _by_name(value: Any) -> Any:
+    """A list of records as a record of numbers."""
+    several = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
+    return {str(i): own for i, own in enumerate(value)} if several else value
 
 
 def _short(value: object) -> str:

@@ -26,7 +26,8 @@ class Written:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        inside = [*map(repr, self.arguments), *(f"{name}={value!r}" for name, value in self.options.items())]
+        inside = [repr(_plain(value)) for value in self.arguments]
+        inside += [f"{name}={_plain(value)!r}" for name, value in self.options.items()]
         return f"{self.name}({', '.join(inside)})" if inside else self.name
 
     def with_options(self, **options: Any) -> Written:
@@ -55,6 +56,11 @@ def read(text: str, kind: str = "part", example: str = "l2") -> Written:
         return Written(found["name"], arguments, {str(k.arg): _value(k.value) for k in node.keywords})
     except (SyntaxError, ValueError, AttributeError, TypeError, RecursionError, MemoryError):
         raise ValueError(f"expected a {kind} such as {example!r}, got {text!r}") from None
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _value(node: ast.expr) -> Any:

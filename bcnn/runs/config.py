@@ -17,7 +17,7 @@ from ..files import written_whole
 from ..models.bcnn import BCNN, build_model, with_head
 from ..parts.text import split
 from ..pooling.features import EPS_SCALES
-from ..pooling.head import PRESETS, Head, make_config, options_of, ridge_in
+from ..pooling.head import PRESETS, Head, HeadConfig, make_config, options_of, ridge_in
 from ..pooling.normalize import NORMALIZATIONS
 from ..train.config import HOW as FINETUNE_HOW
 from ..train.config import FinetuneConfig
@@ -101,7 +101,7 @@ class RunConfig:
                 f"got {', '.join(self.preset)}."
             )
         for preset in self.preset:
-            Head(preset, **self.head_options(preset))
+            Head(self.head(preset))
 
     @property
     def methods(self) -> dict[str, Any]:
@@ -118,11 +118,11 @@ class RunConfig:
         ridge = ridge_in(make_config(preset, pooling=self.pooling))
         return ridge is not None and (len(self.preset) == 1 or ridge > 0)
 
-    def head_options(self, preset: str) -> dict[str, Any]:
-        """What was asked for that concerns this preset's head."""
+    def head(self, preset: str) -> HeadConfig:
+        """The preset's head with what was asked for that concerns it."""
         methods = self.methods if self._has_matrix_function(preset) else {}
         ridge = {"eps": self.eps, "eps_scale": self.eps_scale} if self._takes_ridge(preset) else {}
-        return {"pooling": self.pooling, "normalize": self.normalize, **ridge, **methods}
+        return make_config(preset, pooling=self.pooling, normalize=self.normalize, **ridge, **methods)
 
     @property
     def extraction(self) -> ExtractOptions:
@@ -147,6 +147,8 @@ def to_plain(config: RunConfig) -> dict[str, Any]:
     values["finetune"] = True if config.finetune else None
     plain = {}
     for name, value in {**values, **(asdict(config.finetune) if config.finetune else {})}.items():
+        if name == "scorer" and value == "linear":
+            continue
         if value is not None:
             plain[name] = list(value) if isinstance(value, tuple) else value
         elif name == "weights":
@@ -207,7 +209,7 @@ def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BC
 
     torch.manual_seed(config.seed)  # of random weights and projections
     base = build_model(
-        config.preset[0],
+        config.head(config.preset[0]),
         backbone=split(config.backbone),
         weights=config.weights,
         cut=config.layer,
@@ -215,11 +217,10 @@ def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BC
         size=config.size,
         front=config.front,
         scorer=config.scorer,
-        **config.head_options(config.preset[0]),
         **report,
     )
     base.set_geometry(for_dataset(base.preprocessing, dataset))
-    return {preset: with_head(base, make_config(preset, **config.head_options(preset))) for preset in config.preset}
+    return {preset: with_head(base, config.head(preset)) for preset in config.preset}
 
 
 def folders(root: Path, presets: tuple[str, ...]) -> dict[str, Path]:

@@ -188,7 +188,6 @@ class _Decision:
     temperature: float
     calibrated: bool
     record: dict[str, Any]
-    scores: Callable[[], tuple[Tensor, list[str], Tensor]]  # of the test images: scores, names, labels
     time_s: dict[str, float]
 
 
@@ -214,8 +213,8 @@ def finish(
         tick: hears of progress.
         further: gives what else there is to say of the descriptors.
     """
-    decision = _trained(model, features) if model.scorer is not None else _fitted(preset, config, model, features, tick)
-    scores, names, labels = decision.scores()
+    decision = _trained(model) if model.scorer is not None else _fitted(preset, config, model, features, tick)
+    scores, names, labels = own_scores(decision.model, features)
     logits = scores / decision.temperature
     predictions = predictions_of(logits, names, dataset.classes, labels)
     evaluation = evaluate_scores(logits, labels, len(dataset.classes)) if len(labels) else None
@@ -250,24 +249,29 @@ def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, tic
     )
     spent = {"fit": time.perf_counter() - start, **{f"fit: {stage}": s for stage, s in fitted.time_s.items()}}
     whole = with_scorer(model, len(classes), fitted.weight, fitted.bias)
-    exact = whole.scorer.is_linear  # type: ignore[union-attr]
-    scores = (
-        partial(test_scores, features, fitted.weight, fitted.bias) if exact else partial(own_scores, whole, features)
-    )
     record = _classifier_record(fitted, classes)
-    return _Decision(whole, fitted.temperature, fitted.calibrated, record, scores, spent)
+    return _Decision(whole, fitted.temperature, fitted.calibrated, record, spent)
 
 
-def _trained(model: BCNN, features: Features) -> _Decision:
+def _trained(model: BCNN) -> _Decision:
     """The scorer that the network was trained with, which no linear classifier can take the place of."""
-    record = {"kind": model.config.scorer, "C": None, "rescale": "none", "converged": True, "cv_accuracy": None}
+    record: dict[str, Any] = {
+        "kind": model.config.scorer,
+        "C": None,
+        "rescale": "none",
+        "converged": True,
+        "cv_accuracy": None,
+    }
     record |= {"gap": None, "num_iters": None, "temperature": 1.0, "calibrated": False, "untrained": []}
-    return _Decision(model, 1.0, False, record, partial(own_scores, model, features), {"fit": 0.0})
+    return _Decision(model, 1.0, False, record, {"fit": 0.0})
 
 
 @torch.inference_mode()
 def own_scores(model: BCNN, features: Features) -> tuple[Tensor, list[str], Tensor]:
     """Of a network's own scorer, averaged over the views; names and labels of the test images."""
+    scorer: Any = model.scorer
+    if scorer.is_linear:
+        return test_scores(features, scorer.weight.detach().cpu(), scorer.bias.detach().cpu())
     matrix = features.matrix(TEST)
     names = [features.entries[row].name for row in matrix.rows]
     device = next((p.device for p in model.parameters()), torch.device("cpu"))

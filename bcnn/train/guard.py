@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..errors import NonFiniteTrainingError
-from ..pooling.head import Head
 from .module import Trained
 
 MOST_IN_A_ROW = 20  # steps skipped one after the other before it stops nevertheless
@@ -72,13 +71,12 @@ class _Call:
 
     name: str
     module: nn.Module
-    is_leaf: bool
     input_good: bool | None = None
     output_good: bool | None = None
 
 
 class _Watch:
-    """Hooks on every layer, and on the head, whose matrix function need not be called as a layer of its own."""
+    """Hooks on every layer."""
 
     def __init__(self, network: nn.Module):
         self.calls: list[_Call] = []
@@ -86,27 +84,28 @@ class _Watch:
         self.first_bad: _Call | None = None
         self._handles: list[Any] = []
         for name, module in network.named_modules():
-            is_leaf = not any(True for _ in module.children())
-            if is_leaf or isinstance(module, Head):
-                call = partial(_Call, name, module, is_leaf)
+            if not any(True for _ in module.children()):
+                call = partial(_Call, name, module)
                 self._handles.append(module.register_forward_pre_hook(partial(self._begin, call)))
                 self._handles.append(module.register_forward_hook(self._end))
 
     def _begin(self, call: Callable[[], _Call], module: nn.Module, inputs: tuple[Any, ...]) -> None:
         own = call()
         self.at_work.append(own)
-        if inputs and isinstance(inputs[0], Tensor) and inputs[0].requires_grad:
-            inputs[0].register_hook(lambda grad: setattr(own, "input_good", bool(grad.isfinite().all())))
+        value = _tensor(inputs)
+        if value is not None and value.requires_grad:
+            value.register_hook(lambda grad: setattr(own, "input_good", bool(grad.isfinite().all())))
 
     def _end(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         own = self.at_work.pop()
         self.calls.append(own)
-        if not isinstance(output, Tensor):
+        value = _tensor(output)
+        if value is None:
             return
-        if self.first_bad is None and not output.isfinite().all():
+        if self.first_bad is None and not value.isfinite().all():
             self.first_bad = own
-        if output.requires_grad:
-            output.register_hook(lambda grad: setattr(own, "output_good", bool(grad.isfinite().all())))
+        if value.requires_grad:
+            value.register_hook(lambda grad: setattr(own, "output_good", bool(grad.isfinite().all())))
 
     def remove(self) -> None:
         """The network is as it was."""
@@ -116,8 +115,14 @@ class _Watch:
     def spoiler(self) -> _Call | None:
         """The layer, nearest the loss, that turned a finite gradient of its output into another one of its input."""
         found = [call for call in self.calls if call.output_good and call.input_good is False]
-        found = [call for call in found if call.is_leaf] or found
         return found[-1] if found else None
+
+
+def _tensor(value: Any) -> Tensor | None:
+    """The tensor that goes into a layer or comes out of it; of a matrix that is not formed, its factor."""
+    while isinstance(value, tuple) and value:
+        value = value[0]
+    return value if isinstance(value, Tensor) else None
 
 
 def find_layer(network: Trained, values: Tensor, labels: Tensor) -> tuple[str, str] | None:
@@ -153,8 +158,5 @@ def find_layer(network: Trained, values: Tensor, labels: Tensor) -> tuple[str, s
 
 
 def describe(call: _Call) -> str:
-    """A layer's name and kind; of the head, what it does."""
-    kind = type(call.module).__name__
-    if isinstance(call.module, Head):
-        kind = f"{call.module.config.pooling} pooling, {', '.join(call.module.config.normalize)}"
-    return f"{call.name.removeprefix('model.')} ({kind})"
+    """A layer's name and kind."""
+    return f"{call.name.removeprefix('model.')} ({type(call.module).__name__})"

@@ -7,7 +7,7 @@ released MATLAB scripts do, as they stand in public forks (`run_experiments_bcnn
 - epochs 100: the paper says 50 to 100, the scripts numEpochs 100.
 - lr 0.001: the paper; momentum 0.9: the scripts; weight_decay 0.0005: MatConvNet's default, which they leave alone.
 - batch_size 64: the scripts, for networks of VGG-M's size.
-- lr_scale classifier=1000, decay_scale classifier=0: the scripts give the last layer, its bias included, a thousand
+- lr_scale scorer=1000, decay_scale scorer=0: the scripts give the last layer, its bias included, a thousand
   times the learning rate and no weight decay.
 - init_c 10: the scripts start the last layer by 300 epochs of descent without weight decay, which end far from its
   minimum. `benchmarks/authors_start.py` does the same; C = 10 comes nearest in loss and length of the weights.
@@ -35,8 +35,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "batch_size": 64,
                 "weight_decay": 5e-4,
                 "schedule": "constant",
-                "lr_scale": ("classifier=1000",),
-                "decay_scale": ("classifier=0",),
+                "lr_scale": ("scorer=1000",),
+                "decay_scale": ("scorer=0",),
                 "init_c": 10.0,
                 "val_share": 0.0,
             }

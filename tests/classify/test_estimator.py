@@ -19,7 +19,7 @@ from bcnn.classify import CLASSIFIERS
 
 from .builders import blobs, overlapping
 
-TINY = {"backbone": "tiny", "weights": None, "image_size": 32, "C": 10.0}
+TINY = {"backbone": "tiny", "weights": None, "size": 32, "C": 10.0}
 
 
 @parametrize_with_checks([bcnn.Classifier(classifier=kind) for kind in CLASSIFIERS])

@@ -15,18 +15,25 @@ from bcnn.experiments.table1_normalization import NORMALIZATIONS
 from bcnn.experiments.table1_normalization import job as row
 from bcnn.experiments.workshop import plain_head
 from bcnn.files import read_csv
-from bcnn.pooling.head import PRESETS, Head, HeadConfig
+from bcnn.pooling.head import PRESETS, Head, make_config, ridge_in
 from bcnn.runs.config import RunConfig
 from bcnn.runs.train import train
 from tests.experiments.lab import make_shop, make_subject
 
 HEADS = {
     **PRESETS,
-    **{name: HeadConfig(normalize=normalize, eps=eps) for name, (normalize, eps) in NORMALIZATIONS.items()},
-    "power": HeadConfig(normalize=("matrix_power(0.3)", "signed_sqrt", "l2")),
-    "papers": HeadConfig(normalize=("matrix_sqrt", "signed_sqrt(delta=0)", "l2"), eps=1e-6, eps_scale="largest"),
-    "absolute": HeadConfig(eps=0.5, eps_scale="absolute"),
-    "newton": HeadConfig(normalize=("matrix_sqrt(forward='newton_schulz', num_iters=5)", "signed_sqrt", "l2")),
+    **{
+        name: make_config("improved_bcnn", normalize=normalize, eps=eps)
+        for name, (normalize, eps) in NORMALIZATIONS.items()
+    },
+    "power": make_config("improved_bcnn", normalize=("matrix_power(0.3)", "signed_sqrt", "l2")),
+    "papers": make_config(
+        "improved_bcnn", normalize=("matrix_sqrt", "signed_sqrt(delta=0)", "l2"), eps=1e-6, eps_scale="largest"
+    ),
+    "absolute": make_config("improved_bcnn", eps=0.5, eps_scale="absolute"),
+    "newton": make_config(
+        "improved_bcnn", normalize=("matrix_sqrt(forward='newton_schulz', num_iters=5)", "signed_sqrt", "l2")
+    ),
 }
 
 
@@ -57,7 +64,7 @@ def test_predictions_are_those_of_train(lab, tmp_path):
     train(config, tmp_path)
     for preset in config.preset:
         head = PRESETS[preset]
-        own = results.get(Frozen(source_of(subject), head.normalize, head.eps))
+        own = results.get(Frozen(source_of(subject), head.normalize, ridge_in(head)))
         lines = read_csv(tmp_path / preset / "predictions.csv")
         classes = [f"class_{i}" for i in range(3)]
         assert [classes[i] for i in own["predicted"]] == [line["class1"] for line in lines]

@@ -157,7 +157,7 @@ def test_other_weights_of_the_same_name_are_another_network(tmp_path):
     digests = set()
     for seed in (0, 1):
         torch.manual_seed(seed)
-        save(build_model("bcnn", backbone="tiny", weights=None, image_size=32), tmp_path / "w.safetensors")
+        save(build_model("bcnn", backbone="tiny", weights=None, size=32), tmp_path / "w.safetensors")
         shop._models.clear()
         digests.add(shop.parameters("cub", "tiny", 32))
     assert len(digests) == 2
@@ -284,7 +284,7 @@ def test_too_large_a_step_does_not_stop_the_others_but_a_full_disk_does(tmp_path
 
 
 def test_seeds_share_what_is_described_before(tmp_path):
-    save(build_model("bcnn", backbone="tiny", weights=None, image_size=32), tmp_path / "w.safetensors")
+    save(build_model("bcnn", backbone="tiny", weights=None, size=32), tmp_path / "w.safetensors")
     shop = make_shop(tmp_path)
     shop.weights = str(tmp_path / "w.safetensors")
     jobs = tuned(make_subject(shop, seeds=(0, 1)), "bcnn")
@@ -307,7 +307,7 @@ def test_runs_on_other_pictures_of_the_same_names_are_not_taken(lab, tmp_path):
 
 
 def test_features_are_gone_on_with_however_their_weights_are_called(tmp_path, monkeypatch):
-    save(build_model("bcnn", backbone="tiny", weights=None, image_size=32), tmp_path / "w.safetensors")
+    save(build_model("bcnn", backbone="tiny", weights=None, size=32), tmp_path / "w.safetensors")
     monkeypatch.chdir(tmp_path)
     shop = make_shop(tmp_path)
     for name in ("w.safetensors", str(tmp_path / "w.safetensors")):

@@ -44,4 +44,4 @@ def dataset_of(root: Path) -> Dataset:
 def network(preset: str = "bcnn", **options) -> BCNN:
     """Random weights, the same every time."""
     torch.manual_seed(0)
-    return build_model(preset, backbone="tiny", weights=None, image_size=32, **options)
+    return build_model(preset, backbone="tiny", weights=None, size=32, **options)

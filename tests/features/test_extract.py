@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from bcnn.features import extract as module
-from bcnn.features.extract import ExtractOptions, decoded, extract, for_dataset, to_batch, with_head
+from bcnn.features.extract import ExtractOptions, decoded, extract, for_dataset, to_batch
 from bcnn.features.folder import Features, chunk_path
+from bcnn.models.bcnn import with_head
 from bcnn.pooling.head import PRESETS
 from tests.features.images import dataset_of, draw, network, picture_folder
 
@@ -36,7 +37,7 @@ def test_descriptors_are_those_of_the_network(pictures, tmp_path):
         images = torch.stack([model.config.preprocessing(s.open()) for s in samples])
         with torch.inference_mode():
             expected = torch.stack([model.describe(images), model.describe(images.flip(-1))], 1).flatten(0, 1)
-        torch.testing.assert_close(matrix.columns(0, model.num_features), expected)
+        torch.testing.assert_close(matrix.columns(0, model.descriptor_length), expected)
         torch.testing.assert_close(matrix.columns(5, 9), expected[:, 5:9])
         assert matrix.labels.tolist() == [s.label for s in samples for _ in range(2)]
         assert matrix.groups.tolist() == [i for i in range(len(samples)) for _ in range(2)]
@@ -62,11 +63,11 @@ def test_presets_share_the_backbone_and_get_a_folder_each(pictures, tmp_path, mo
         extract(pictures, {tmp_path / "alone" / path.name: network(path.name)}, OPTIONS)
         alone = Features(tmp_path / "alone" / path.name).matrix("test").columns(0, 10**6)
         assert torch.equal(Features(path).matrix("test").columns(0, 10**6), alone)
-        assert alone.shape[1] == model.num_features
+        assert alone.shape[1] == model.descriptor_length
 
 
 def test_other_backbones_are_not_taken_for_shared(pictures, tmp_path):
-    with pytest.raises(ValueError, match="share a backbone"):
+    with pytest.raises(ValueError, match="share their branches"):
         extract(pictures, {tmp_path / "a": network(), tmp_path / "b": network()}, OPTIONS)
     with pytest.raises(ValueError, match="at least one network"):
         extract(pictures, {}, OPTIONS)
@@ -118,7 +119,12 @@ def test_a_folder_of_another_configuration_is_refused(pictures, tmp_path):
         next(other.backbone.parameters()).mul_(1.001)
     fewer = replace(pictures, samples=pictures.samples[1:])
     for dataset, model, options, message in [
-        (pictures, network("improved_bcnn"), OPTIONS, r"model\.head\.eps is 0\.0 there, 0\.001 now"),
+        (
+            pictures,
+            network("improved_bcnn"),
+            OPTIONS,
+            r"model\.head\.pooling is 'bilinear\(eps=0\.0\)' there, 'bilinear' now",
+        ),
         (pictures, other, OPTIONS, "digest is"),
         (fewer, network(), OPTIONS, "listing is"),
         (pictures, network(), replace(OPTIONS, precision="bf16"), "precision is 'float32' there, 'bf16' now"),
@@ -226,7 +232,7 @@ def test_a_killed_beginning_does_not_block_the_folder(pictures, tmp_path):
 def test_presets_need_room_for_all_of_them(pictures, tmp_path, monkeypatch):
     base = network()
     models = {tmp_path / name: with_head(base, PRESETS[name]) for name in ("bcnn", "improved_bcnn")}
-    each = 4 * base.num_features * 2 * 4 * 6
+    each = 4 * base.descriptor_length * 2 * 4 * 6
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=int(1.5 * each)))
     with pytest.raises(OSError, match=r"GB free for .*improved_bcnn"):

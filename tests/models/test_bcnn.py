@@ -42,20 +42,20 @@ def test_every_preset_trains_end_to_end(preset):
 
 def test_parts_and_widths():
     model = tiny(proj_dim=8)
-    assert model.features(IMAGES).shape == (3, 8, 8, 8)
-    assert model.describe(IMAGES).shape == (3, 36) == (3, model.num_features)
+    assert model.maps(IMAGES)[0].shape == (3, 8, 8, 8)
+    assert model.describe(IMAGES).shape == (3, 36) == (3, model.descriptor_length)
     assert model(IMAGES).shape == (3, 4)
     assert tiny(num_classes=None)(IMAGES).shape == (3, 32 * 33 // 2)
-    assert tiny(triangle=False).num_features == 1024
-    assert tiny(layer="relu2").num_features == 16 * 17 // 2
+    assert tiny(triangle=False).descriptor_length == 1024
+    assert tiny(cut="relu2").descriptor_length == 16 * 17 // 2
     assert not model.training
 
 
 def test_the_papers_network_has_the_papers_shape():
     with torch.device("meta"):
         model = bcnn.build_model("improved_bcnn", backbone="vgg16", num_classes=200, weights=None, triangle=False)
-    assert model.classifier.weight.shape == (200, 512 * 512)
-    assert model.config.cut == "relu5_3"
+    assert model.scorer.weight.shape == (200, 512 * 512)
+    assert model.config.branches[0].cut == "relu5_3"
     assert model.config.preprocessing.size == 448
 
 
@@ -65,17 +65,17 @@ def test_descriptor_is_backbone_then_head():
 
 
 def test_freezing_until_a_layer():
-    model = tiny(frozen_until="relu2")
+    model = tiny(freeze_until="relu2")
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
-    assert frozen == [f"backbone.layers.conv{i}.{kind}" for i in (1, 2) for kind in ("weight", "bias")]
+    assert frozen == [f"branches.0.backbone.layers.conv{i}.{kind}" for i in (1, 2) for kind in ("weight", "bias")]
 
 
 def test_a_classifier_of_ones_own_is_used():
     model = tiny()
-    model.classifier = nn.Sequential(nn.Dropout(0.5), nn.Linear(model.num_features, 7, bias=False)).eval()
-    torch.testing.assert_close(model(IMAGES), model.describe(IMAGES) @ model.classifier[1].weight.mT)
+    model.scorer = nn.Sequential(nn.Dropout(0.5), nn.Linear(model.descriptor_length, 7, bias=False)).eval()
+    torch.testing.assert_close(model(IMAGES), model.describe(IMAGES) @ model.scorer[1].weight.mT)
     calls = []
-    model.classifier.register_forward_hook(lambda *_: calls.append(1))
+    model.scorer.register_forward_hook(lambda *_: calls.append(1))
     model(IMAGES)
     assert calls == [1]
 
@@ -103,12 +103,12 @@ def test_weights_reach_the_backbone(tmp_path, monkeypatch):
     tensors = random_tensors("vgg_m")
     write_matconvnet(tmp_path / "imagenet-vgg-m.mat", tensors, average=np.array([[[100.0, 110.0, 120.0]]]))
     store.import_file(tmp_path / "imagenet-vgg-m.mat")
-    model = bcnn.build_model("bcnn", backbone="vgg_m", layer="relu3")
+    model = bcnn.build_model("bcnn", backbone="vgg_m", cut="relu3")
     assert torch.equal(model.backbone.layers.conv3.weight, tensors["conv3.weight"])
-    assert model.config.weights == "vgg_m_matconvnet"
+    assert model.config.branches[0].weights == "vgg_m_matconvnet"
     assert model.config.preprocessing.mean == (100.0, 110.0, 120.0)
     assert model.config.preprocessing.pixel_max == 255
-    smaller = bcnn.build_model("bcnn", backbone="vgg_m", weights="vgg_m_matconvnet", image_size=224)
+    smaller = bcnn.build_model("bcnn", backbone="vgg_m", weights="vgg_m_matconvnet", size=224)
     assert smaller.config.preprocessing.size == 224
     with pytest.raises(ValueError, match="expected weights for 'alexnet', got 'vgg_m_matconvnet', which are for"):
         bcnn.build_model("bcnn", backbone="alexnet", weights="vgg_m_matconvnet")
@@ -121,11 +121,11 @@ def test_weights_reach_the_backbone(tmp_path, monkeypatch):
     [
         ({"preset": "bcn"}, "unknown preset 'bcn'; did you mean 'bcnn'"),
         ({"backbone": "vgg19"}, "unknown backbone 'vgg19'"),
-        ({"layer": "relu7"}, "unknown layer 'relu7'"),
+        ({"cut": "relu7"}, "unknown layer 'relu7'"),
         ({"num_classes": 0}, "expected `num_classes` to be a whole number >= 1"),
         ({"proj_dim": 2.5}, "expected `proj_dim`"),
-        ({"frozen_until": "conv9"}, "layer to freeze until 'conv9'"),
-        ({"pooling": "asymmetric", "normalize": "l2"}, "a pooling of one feature map, got 'asymmetric'"),
+        ({"freeze_until": "conv9"}, "layer to freeze until 'conv9'"),
+        ({"pooling": "asymmetric", "normalize": "l2"}, "expected 2 backbones for 'asymmetric' pooling, got tiny"),
         ({"layout": "tokens"}, "expected layout 'maps'"),
         ({"normalise": "l2"}, "did you mean 'normalize'"),
         ({"weights": "vgg16_imagenet"}, "expected weights for 'tiny'"),
@@ -143,7 +143,7 @@ def test_bad_arguments_are_named(options, message):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_saved_and_loaded_it_gives_the_same_scores(preset, tmp_path):
-    model = tiny(preset, frozen_until="conv1", proj_dim=6)
+    model = tiny(preset, freeze_until="conv1", proj_dim=6)
     path = bcnn.save(model, tmp_path / "new" / "model.safetensors", notes={"classes": ["a", "b", "c", "d"]})
     again = bcnn.load(path)
     assert again.config == model.config
@@ -160,35 +160,35 @@ def test_a_learned_exponent_and_options_survive(tmp_path):
         model.head.normalizations[0].p.fill_(0.7)
     again = bcnn.load(bcnn.save(model, tmp_path / "m.safetensors"))
     assert again.head.normalizations[0].p.item() == pytest.approx(0.7)
-    assert again.config.head.eps == 0.3
+    assert again.config.head.pooling == "bilinear(eps=0.3)"
     assert torch.equal(again(IMAGES), model(IMAGES))
 
 
 def test_what_was_changed_since_building_is_saved(tmp_path):
     model = tiny()
-    model.classifier = nn.Linear(model.num_features, 10)
     model.head = bcnn.Head("bcnn")
+    model.reset_scorer(10)
     model.backbone.freeze_until("relu2")
     again = bcnn.load(bcnn.save(model, tmp_path / "m.safetensors"))
     assert torch.equal(again(IMAGES), model(IMAGES))
     assert again.config.num_classes == 10
-    assert again.config.frozen_until == "relu2"
+    assert again.config.branches[0].freeze_until == "relu2"
     assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in model.parameters()]
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     path = tmp_path / "m.safetensors"
     model = tiny()
-    model.classifier = nn.Sequential(nn.Linear(model.num_features, 4))
-    with pytest.raises(TypeError, match=r"expected a bcnn\.Head and an nn\.Linear classifier, got Head and Sequential"):
+    model.scorer = nn.Sequential(nn.Linear(model.descriptor_length, 4))
+    with pytest.raises(ValueError, match=r"that bcnn\.load can build again .* got scorer\.weight missing"):
         bcnn.save(model, path)
     model = tiny()
-    model.classifier = nn.Linear(model.num_features, 4, bias=False)
-    with pytest.raises(ValueError, match=r"that bcnn\.load can build again .* got classifier\.bias missing"):
+    model.scorer = nn.Linear(model.descriptor_length, 4)
+    with pytest.raises(ValueError, match=r"got Linear instead of LinearScorer at scorer"):
         bcnn.save(model, path)
     changes = {
-        "backbone.layers.relu3": nn.GELU(),
-        "projection": nn.Tanh(),
+        "branches.0.backbone.layers.relu3": nn.GELU(),
+        "branches.0.projection": nn.Tanh(),
         "head.normalizations.1": bcnn.SignedSqrt(1e-2),
     }
     for name, part in changes.items():
@@ -214,11 +214,11 @@ def test_the_header_is_plain_json(tmp_path):
     content = path.read_bytes()
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     assert header["format"] == "bcnn-model"
-    assert header["version"] == "1"
+    assert header["version"] == "2"
     config = json.loads(header["config"])
-    assert config["backbone"] == "tiny"
+    assert config["branches"][0]["backbone"] == "tiny"
     assert config["head"]["normalize"] == ["matrix_sqrt", "signed_sqrt", "l2"]
-    assert files.config_from(config) == tiny().config
+    assert files.model_config(config) == tiny().config
 
 
 def rewritten(path, *, metadata=None, tensors=None):
@@ -242,19 +242,19 @@ def test_wrong_files_are_refused_with_the_reason(tmp_path):
     save_file({"a": torch.zeros(2)}, path)
     with pytest.raises(ValueError, match="got another safetensors file"):
         bcnn.load(path)
-    with pytest.raises(ValueError, match=r"format version 1 or older, got '2'.*install a newer bcnn"):
-        bcnn.load(rewritten(bcnn.save(good, path), metadata={"version": "2"}))
+    with pytest.raises(ValueError, match=r"format version 2 or older, got '3'.*install a newer bcnn"):
+        bcnn.load(rewritten(bcnn.save(good, path), metadata={"version": "3"}))
     config = asdict(good.config)
     with pytest.raises(ValueError, match="unknown field 'depth' in ModelConfig"):
         bcnn.load(rewritten(bcnn.save(good, path), metadata={"config": json.dumps({**config, "depth": 3})}))
     with pytest.raises(ValueError, match="expected a configuration that this version knows"):
         bcnn.load(rewritten(bcnn.save(good, path), metadata={"config": "{"}))
     tensors = load_file(bcnn.save(good, path))
-    missing = {name: value for name, value in tensors.items() if name != "classifier.bias"}
-    with pytest.raises(ValueError, match=r"got classifier\.bias missing"):
+    missing = {name: value for name, value in tensors.items() if name != "scorer.bias"}
+    with pytest.raises(ValueError, match=r"got scorer\.bias missing"):
         bcnn.load(rewritten(bcnn.save(good, path), tensors=missing))
-    wrong = {**tensors, "classifier.bias": torch.zeros(9)}
-    with pytest.raises(ValueError, match=r"classifier\.bias of shape \(9,\) instead of \(4,\)"):
+    wrong = {**tensors, "scorer.bias": torch.zeros(9)}
+    with pytest.raises(ValueError, match=r"scorer\.bias of shape \(9,\) instead of \(4,\)"):
         bcnn.load(rewritten(bcnn.save(good, path), tensors=wrong))
 
 
@@ -288,15 +288,13 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_weights_of_another_network(tmp_path):
-    path = str(
-        bcnn.save(bcnn.build_model("bcnn", backbone="tiny", weights=None, image_size=96), tmp_path / "m.safetensors")
-    )
-    model = bcnn.build_model("improved_bcnn", backbone="tiny", weights=path, num_classes=4, layer="relu2")
+    path = str(bcnn.save(bcnn.build_model("bcnn", backbone="tiny", weights=None, size=96), tmp_path / "m.safetensors"))
+    model = bcnn.build_model("improved_bcnn", backbone="tiny", weights=path, num_classes=4, cut="relu2")
     for name, value in bcnn.load(path).backbone.state_dict().items():
         assert "3" in name or torch.equal(model.backbone.state_dict()[name], value)
     assert model.config.preprocessing.size == 96
-    assert model.config.weights == path
-    assert bcnn.build_model("bcnn", backbone="tiny", weights=path, image_size=64).config.preprocessing.size == 64
+    assert model.config.branches[0].weights == path
+    assert bcnn.build_model("bcnn", backbone="tiny", weights=path, size=64).config.preprocessing.size == 64
     with pytest.raises(ValueError, match=r"expected a network with 'alexnet' in .*, got 'tiny'"):
         bcnn.build_model("bcnn", backbone="alexnet", weights=path)
     short = str(bcnn.save(model, tmp_path / "short.safetensors"))

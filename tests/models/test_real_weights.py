@@ -44,7 +44,7 @@ def patches(seed: int = 0) -> tuple[list, torch.Tensor, torch.Tensor]:
 @torch.inference_mode()
 def accuracy(backbone: str, weights: str | None) -> float:
     torch.manual_seed(0)
-    model = bcnn.build_model("improved_bcnn", backbone=backbone, weights=weights, image_size=128)
+    model = bcnn.build_model("improved_bcnn", backbone=backbone, weights=weights, size=128)
     images, labels, known = patches()
     pixels = torch.stack([model.config.preprocessing(image) for image in images])
     descriptors = torch.cat([model(part) for part in pixels.split(20)])

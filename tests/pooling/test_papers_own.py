@@ -42,7 +42,7 @@ def test_ridge_relative_to_the_largest_eigenvalue(shape, scale):
 
 def test_units_of_the_ridge_reach_the_head_of_a_run():
     config = RunConfig(spec="textures", preset=("improved_bcnn",), eps=1e-6, eps_scale="largest")
-    assert config.head_options("improved_bcnn")["eps_scale"] == "largest"
+    assert config.head("improved_bcnn").pooling == "bilinear(eps=1e-06, eps_scale='largest')"
     with pytest.raises(ValueError, match="unknown eps_scale 'largst'; did you mean 'largest'"):
         RunConfig(spec="textures", preset=("improved_bcnn",), eps_scale="largst")
     with pytest.raises(ValueError, match="expected a preset with a ridge for eps_scale, got average alone"):

@@ -187,7 +187,7 @@ def test_stored_output_of_frozen_layers_changes_nothing_and_is_computed_once(pic
     for name in first:
         torch.testing.assert_close(first[name], second[name], rtol=1e-4, atol=1e-6)
     assert counts[0] < counts[1] - 3 * 18  # three epochs of images that were not decoded
-    frozen = load(tmp_path / "True" / "model.safetensors").config.frozen_until
+    frozen = load(tmp_path / "True" / "model.safetensors").config.branches[0].freeze_until
     assert frozen == "relu2"
 
 
@@ -211,15 +211,15 @@ def test_other_normalizations_and_precisions_train_without_a_nan(pictures, tmp_p
     assert all(value.isfinite().all() for value in load_file(tmp_path / "last.safetensors").values())
     best, model = (load_file(tmp_path / f"{name}.safetensors") for name in ("best", "model"))
     for name in best:
-        assert "classifier" in name or torch.equal(best[name], model[name]), name  # a learned exponent, too
+        assert "scorer" in name or torch.equal(best[name], model[name]), name  # a learned exponent, too
     steps = read_csv(tmp_path / "steps.csv")
     assert {float(row["gradient_norm"]) > 0 for row in steps} == {True}
 
 
 def test_methods_by_name_reach_the_head(pictures):
     config = config_for(pictures, preset=("bcnn", "improved_bcnn"), backward="svd", forward="svd")
-    assert config.head_options("improved_bcnn")["normalize"][0] == "matrix_sqrt(forward='svd', backward='svd')"
-    assert config.head_options("bcnn")["normalize"] is None
+    assert config.head("improved_bcnn").normalize[0] == "matrix_sqrt(forward='svd', backward='svd')"
+    assert config.head("bcnn").normalize == ("signed_sqrt", "l2")
     with pytest.raises(ValueError, match="expected a preset with a matrix function for backward, got bcnn"):
         config_for(pictures, backward="svd")
     with pytest.raises(ValueError, match="backward 'lyapunof'"):

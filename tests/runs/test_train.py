@@ -259,9 +259,10 @@ def test_eps_goes_where_there_is_a_ridge(pictures, tmp_path):
     from bcnn.runs.config import networks
 
     models = networks(config_for(pictures, preset=("average", "bcnn", "o2p"), eps=0.5), load_dataset(str(pictures)))
-    assert [model.config.head.eps for model in models.values()] == [1e-3, 0.0, 0.5]
+    poolings = [model.config.head.pooling for model in models.values()]
+    assert poolings == ["average", "bilinear(eps=0.0)", "bilinear(eps=0.5)"]
     alone = networks(config_for(pictures, preset=("bcnn",), eps=0.5), load_dataset(str(pictures)))
-    assert alone["bcnn"].config.head.eps == 0.5
+    assert alone["bcnn"].config.head.pooling == "bilinear(eps=0.5)"
 
 
 def test_records_of_predictions():

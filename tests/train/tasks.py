@@ -28,7 +28,7 @@ def quiet(stage, done, total, note=""):
 
 def small_network(preset="improved_bcnn", **options) -> BCNN:
     torch.manual_seed(0)
-    return build_model(preset, backbone="tiny", weights=None, image_size=32, num_classes=3, **options)
+    return build_model(preset, backbone="tiny", weights=None, size=32, num_classes=3, **options)
 
 
 def pictures(root: Path):

@@ -46,22 +46,22 @@ def test_the_layer_that_spoils_the_gradient_is_named(position):
     model.backbone.layers[position] = nn.Sequential(layers[position][1], Spoiler(forward=False))
     what, layer = guard.find_layer(Trained(model), IMAGES, LABELS)
     assert what == "gradient"
-    assert layer == f"backbone.layers.{name}.1 (Spoiler)"
+    assert layer == f"branches.0.backbone.layers.{name}.1 (Spoiler)"
 
 
 def test_the_layer_that_spoils_the_values_is_named():
     model = small_network()
-    model.projection = Spoiler(forward=True)
+    model.branches[0].projection = Spoiler(forward=True)
     what, layer = guard.find_layer(Trained(model), IMAGES, LABELS)
     assert what == "loss"
-    assert layer.startswith("projection (Spoiler)")
+    assert layer.startswith("branches.0.projection (Spoiler)")
 
 
 def test_the_first_bad_layer_is_named_although_the_head_refuses_it():
     model = small_network()
     with torch.no_grad():
         model.backbone.layers.conv2.bias[0] = float("nan")
-    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("loss", "backbone.layers.conv2 (Conv2d)")
+    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("loss", "branches.0.backbone.layers.conv2 (Conv2d)")
 
 
 def test_a_layer_that_raises_is_named():
@@ -70,27 +70,18 @@ def test_a_layer_that_raises_is_named():
             raise NotFiniteError("not with me")
 
     model = small_network()
-    model.projection = Refuses()
-    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("loss", "projection (Refuses): not with me")
+    model.branches[0].projection = Refuses()
+    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("loss", "branches.0.projection (Refuses): not with me")
 
 
-@pytest.mark.parametrize(
-    ("size", "layer"),
-    [(32, "head (bilinear pooling, matrix_sqrt, signed_sqrt, l2)"), (128, "head.normalizations.0 (MatrixSqrt)")],
-    ids=["thin", "whole"],
-)
-def test_the_matrix_function_is_named(size, layer, monkeypatch):
-    """Where it goes through the Gram matrix it is no layer of its own."""
+@pytest.mark.parametrize("size", [32, 128], ids=["thin", "whole"])
+def test_the_matrix_function_is_named(size, monkeypatch):
     model = small_network()
-    head = model.head
-    pool, call = head._pool, head.normalizations[0].forward
-    spoil = lambda x: Spoil.apply(x, False)  # noqa: E731
-    if size == 32:
-        monkeypatch.setattr(head, "_pool", lambda *inputs: (lambda m, start: (spoil(m), start))(*pool(*inputs)))
-    else:
-        monkeypatch.setattr(head.normalizations[0], "forward", lambda A, **options: spoil(call(A, **options)))
-    assert guard.find_layer(Trained(model), torch.rand(2, 3, size, size), LABELS) == ("gradient", layer)
-    assert head._use_thin(torch.rand(2, 32, 16)) is (size == 32) or size == 128
+    root = model.head.normalizations[0]
+    call = root.forward
+    monkeypatch.setattr(root, "forward", lambda A: Spoil.apply(call(A), False))
+    found = guard.find_layer(Trained(model), torch.rand(2, 3, size, size), LABELS)
+    assert found == ("gradient", "head.normalizations.0 (MatrixSqrt)")
 
 
 def test_an_input_that_is_not_finite():
@@ -99,8 +90,8 @@ def test_an_input_that_is_not_finite():
 
 def test_the_last_layers_weights():
     model = small_network()
-    model.classifier.weight.register_hook(lambda grad: grad * float("nan"))
-    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("gradient", "classifier.weight")
+    model.scorer.weight.register_hook(lambda grad: grad * float("nan"))
+    assert guard.find_layer(Trained(model), IMAGES, LABELS) == ("gradient", "scorer.weight")
 
 
 def test_stopping_and_skipping():

@@ -271,13 +271,17 @@ def test_means_change_no_result(dataset, tmp_path, options):
 
 
 def test_frozen_layers_stay(dataset, tmp_path):
-    model = small_network(frozen_until="conv2")
+    model = small_network(freeze_until="conv2")
     run(task_on(dataset, tmp_path, model=model))
     last = last_weights(tmp_path)
     start = weights_of(model)
-    assert torch.equal(last["model.backbone.layers.conv2.weight"], start["backbone.layers.conv2.weight"])
-    assert not torch.equal(last["model.backbone.layers.conv3.weight"], start["backbone.layers.conv3.weight"])
-    assert "momentum.backbone.layers.conv2.weight" not in last
+    assert torch.equal(
+        last["model.branches.0.backbone.layers.conv2.weight"], start["branches.0.backbone.layers.conv2.weight"]
+    )
+    assert not torch.equal(
+        last["model.branches.0.backbone.layers.conv3.weight"], start["branches.0.backbone.layers.conv3.weight"]
+    )
+    assert "momentum.branches.0.backbone.layers.conv2.weight" not in last
 
 
 def test_a_photograph_that_disappears_is_named(tmp_path):

@@ -16,24 +16,24 @@ from tests.train.tasks import small_network
 
 def test_every_part_has_its_learning_rate():
     model = small_network()
-    optimizer = make_optimizer(model, FinetuneConfig(lr_scale=("backbone=0.1", "conv3=0.5", "classifier=10")))
+    optimizer = make_optimizer(model, FinetuneConfig(lr_scale=("backbone=0.1", "conv3=0.5", "scorer=10")))
     set_learning_rate(optimizer, 0.02)
     found = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     rates = {name: found[id(p)] for name, p in model.named_parameters()}
-    assert rates["backbone.layers.conv1.weight"] == pytest.approx(0.002)
-    assert rates["backbone.layers.conv3.bias"] == pytest.approx(0.01)  # the later one goes first
-    assert rates["classifier.weight"] == pytest.approx(0.2)
+    assert rates["branches.0.backbone.layers.conv1.weight"] == pytest.approx(0.002)
+    assert rates["branches.0.backbone.layers.conv3.bias"] == pytest.approx(0.01)  # the later one goes first
+    assert rates["scorer.weight"] == pytest.approx(0.2)
 
 
 def test_every_part_has_its_weight_decay():
     model = small_network()
-    config = FinetuneConfig(weight_decay=0.01, lr_scale=("classifier=10",), decay_scale=("classifier=0", "conv3=2"))
+    config = FinetuneConfig(weight_decay=0.01, lr_scale=("scorer=10",), decay_scale=("scorer=0", "conv3=2"))
     optimizer = make_optimizer(model, config)
     found = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     decays = {name: found[id(p)] for name, p in model.named_parameters()}
-    assert decays["backbone.layers.conv1.weight"] == pytest.approx(0.01)
-    assert decays["backbone.layers.conv3.weight"] == pytest.approx(0.02)
-    assert decays["classifier.weight"] == decays["classifier.bias"] == 0
+    assert decays["branches.0.backbone.layers.conv1.weight"] == pytest.approx(0.01)
+    assert decays["branches.0.backbone.layers.conv3.weight"] == pytest.approx(0.02)
+    assert decays["scorer.weight"] == decays["scorer.bias"] == 0
     with pytest.raises(ValueError, match="part to train in decay_scale 'conv9'"):
         make_optimizer(model, FinetuneConfig(decay_scale=("conv9=2",)))
 
@@ -44,20 +44,20 @@ def test_an_unknown_part_is_refused():
 
 
 def test_frozen_layers_have_no_momentum():
-    model = small_network(frozen_until="conv2")
+    model = small_network(freeze_until="conv2")
     trained = {id(p) for group in make_optimizer(model, FinetuneConfig()).param_groups for p in group["params"]}
     names = {name for name, p in model.named_parameters() if id(p) in trained}
     assert names == {
-        "backbone.layers.conv3.weight",
-        "backbone.layers.conv3.bias",
-        "classifier.weight",
-        "classifier.bias",
+        "branches.0.backbone.layers.conv3.weight",
+        "branches.0.backbone.layers.conv3.bias",
+        "scorer.weight",
+        "scorer.bias",
     }
 
 
 def test_batch_statistics_stay_as_they_are():
     torch.manual_seed(0)
-    model = build_model("bcnn", backbone="mobilenet_v2", weights=None, num_classes=2, proj_dim=8, image_size=32)
+    model = build_model("bcnn", backbone="mobilenet_v2", weights=None, num_classes=2, proj_dim=8, size=32)
     network = Trained(model).train()
     before = {name: value.clone() for name, value in model.named_buffers()}
     network(torch.rand(2, 3, 64, 64)).sum().backward()
@@ -69,7 +69,7 @@ def test_batch_statistics_stay_as_they_are():
 @pytest.mark.parametrize("start", [None, "second"])
 def test_activation_checkpoints_change_no_gradient(backbone, start):
     torch.manual_seed(0)
-    model = build_model("bcnn", backbone=backbone, weights=None, num_classes=2, proj_dim=4, image_size=64).double()
+    model = build_model("bcnn", backbone=backbone, weights=None, num_classes=2, proj_dim=4, size=64).double()
     network = Trained(model, start and list(model.backbone.layers._modules)[1]).train()
     values = torch.rand(2, 3, 64, 64, dtype=torch.float64)
     if start:
@@ -109,4 +109,4 @@ def test_a_checkpoint_from_before_an_option_is_taken_if_the_option_says_nothing_
     load = partial(checkpoint.load, tmp_path / "last.safetensors", model, optimizer)
     assert load({"lr": 0.1, "decay_scale": []}) is not None
     with pytest.raises(ValueError, match="decay_scale"):
-        load({"lr": 0.1, "decay_scale": ["classifier=0"]})
+        load({"lr": 0.1, "decay_scale": ["scorer=0"]})

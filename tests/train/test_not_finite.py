@@ -69,7 +69,9 @@ def places_of(task, number):
 def test_a_gradient_that_is_not_finite_stops_the_run_and_loses_nothing(dataset, tmp_path):
     task = spoilt(dataset, tmp_path, "stop", {5})
     epoch, batch = places_of(task, 5)[0]
-    said = rf"gradient not finite in epoch {epoch}, batch {batch}, first in backbone.layers.relu3 \(ReLU\); images: .*"
+    said = (
+        rf"gradient not finite in epoch {epoch}, batch {batch}, first in branches.0.backbone.layers.relu3 .*images: .*"
+    )
     with pytest.raises(NonFiniteTrainingError, match=said + "on_nonfinite 'skip'"):
         run(task)
     with safe_open(tmp_path / LAST, framework="pt") as file:
@@ -115,14 +117,16 @@ def test_an_image_that_is_not_finite(dataset, tmp_path, monkeypatch):
 def test_weights_beyond_rescue_stop_the_run_even_if_told_to_skip(dataset, tmp_path):
     task = task_on(dataset, tmp_path, config=replace(CONFIG, on_nonfinite="skip", epochs=9, val_share=0))
     with torch.no_grad():
-        task.model.classifier.bias.fill_(float("nan"))
+        task.model.scorer.bias.fill_(float("nan"))
     with pytest.warns(GradientExceptionWarning), pytest.raises(NonFiniteTrainingError, match="in a row"):
         run(task)
 
 
 def test_a_network_that_validation_finds_spoilt_stops_the_run(dataset, tmp_path):
     task = task_on(dataset, tmp_path, config=replace(CONFIG, on_nonfinite="skip", lr=1e30, epochs=1, batch_size=18))
-    with pytest.raises(NonFiniteTrainingError, match=r"after epoch 1.*first in backbone.*train/class.*begin anew"):
+    with pytest.raises(
+        NonFiniteTrainingError, match=r"after epoch 1.*first in branches.0.backbone.*train/class.*begin anew"
+    ):
         run(task)
 
 

@@ -17,14 +17,14 @@ def test_a_recipe_is_made_of_options(name):
 
 def test_options_that_are_given_go_first():
     config = from_options({"spec": "textures", "finetune": True, "recipe": "paper", "epochs": 7}).finetune
-    assert (config.epochs, config.batch_size, config.lr_factors) == (7, 64, {"classifier": 1000.0})
-    assert config.decay_factors == {"classifier": 0.0}
+    assert (config.epochs, config.batch_size, config.lr_factors) == (7, 64, {"scorer": 1000.0})
+    assert config.decay_factors == {"scorer": 0.0}
 
 
 def test_what_a_recipe_decides_is_written_down():
     plain = to_plain(from_options({"spec": "textures", "finetune": True, "recipe": "paper"}))
     assert plain["epochs"] == 100
-    assert plain["lr_scale"] == ["classifier=1000"]
+    assert plain["lr_scale"] == ["scorer=1000"]
     assert "recipe" not in plain  # the numbers are: a recipe may change
 
 

@@ -49,7 +49,7 @@ def test_stored_maps(samples, tmp_path, layer):
     maps = torch.cat(list(source.batches(ITEMS, [3, 2])))
     with torch.no_grad():
         images = expected(samples, model.config.preprocessing)
-        torch.testing.assert_close(maps, Stage(model, layer).features(images), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(maps, Stage(model, layer).maps(images), rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(model.backbone.after(layer, maps), model.backbone(images), rtol=1e-5, atol=1e-6)
 
 

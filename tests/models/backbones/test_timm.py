@@ -40,7 +40,7 @@ def test_features_of_convolutions_and_transformers(name, layer, size, shape):
 
 @pytest.mark.parametrize("name", ["timm/resnet18", "timm/vit_tiny_patch16_224"])
 def test_network_trains_saves_and_loads(name, tmp_path):
-    model = bcnn.build_model("improved_bcnn", backbone=name, num_classes=3, weights=None, proj_dim=16, image_size=64)
+    model = bcnn.build_model("improved_bcnn", backbone=name, num_classes=3, weights=None, proj_dim=16, size=64)
     images = torch.rand(2, 3, 64, 64)
     torch.nn.functional.cross_entropy(model(images), torch.tensor([0, 2])).backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
@@ -90,7 +90,7 @@ def test_freezing_until_a_layer(name, layer, frozen, free):
 
 
 def test_a_frozen_network_survives_saving(tmp_path):
-    model = bcnn.build_model("bcnn", backbone="timm/resnet18", weights=None, frozen_until="layer3", image_size=64)
+    model = bcnn.build_model("bcnn", backbone="timm/resnet18", weights=None, freeze_until="layer3", size=64)
     again = bcnn.load(bcnn.save(model, tmp_path / "m.safetensors"))
     assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in model.parameters()]
     assert not again.train().backbone._root.get_submodule("layer1").training
@@ -121,6 +121,6 @@ def test_it_is_fine_tuned(tmp_path):
         (result,), _ = finetune(RunConfig(**small, finetune=tuning), out, start(), team=Team(), tick=quiet)
         histories.append(result.metrics["finetune"]["history"][-1])
         model = bcnn.load(out / "model.safetensors")
-        assert model.config.frozen_until == "layer1"
+        assert model.config.branches[0].freeze_until == "layer1"
     assert histories[0]["train_loss"] == pytest.approx(histories[1]["train_loss"], rel=1e-5)
     assert histories[0]["val_loss"] == pytest.approx(histories[1]["val_loss"], rel=1e-5)
