@@ -49,13 +49,13 @@ def extract(
     from ..data.spec import load_dataset
     from ..features.folder import describe_broken
     from ..features.team import join, leave
-    from ..runs import config as configs
+    from ..runs.networks import networks
     from ..runs.train import describe
 
     team = join()
     dataset = load_dataset(spec)
     with o.progress_bars("images", show=team.leads) as tick:
-        models = configs.networks(chosen, dataset, report=o.download_report())
+        models = networks(chosen, dataset, report=o.download_report())
         places, done = describe(chosen, dataset, models, out, team=team, tick=tick)
     console = o.quiet_console(team.leads)
     before = done.num_images - done.num_done

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ..classify import CLASSIFIERS
 from ..classify.rescale import RESCALES
-from ..data.contract import Dataset
 from ..errors import unknown_name
-from ..features.extract import ExtractOptions, for_dataset, with_head
+from ..features.extract import ExtractOptions
 from ..files import written_whole
-from ..models.bcnn import BCNN, build_model
 from ..pooling import POOLINGS
 from ..pooling.features import EPS_SCALES
 from ..pooling.head import PRESETS, make_config
@@ -201,30 +199,6 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ValueError(f"{path}: expected lines of `option: value`, got {type(content).__name__}.")
     return content
-
-
-def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BCNN]:
-    """One network a preset; all share the backbone."""
-    import torch
-
-    torch.manual_seed(config.seed)  # of random weights and projections
-    first = build_model(
-        config.preset[0],
-        backbone=config.backbone,
-        weights=config.weights,
-        layer=config.layer,
-        proj_dim=config.proj_dim,
-        image_size=config.size,
-        **config.head_options(config.preset[0]),
-        **report,
-    )
-    base = _prepared(first, dataset)
-    return {preset: with_head(base, make_config(preset, **config.head_options(preset))) for preset in config.preset}
-
-
-def _prepared(model: BCNN, dataset: Dataset) -> BCNN:
-    model.config = replace(model.config, preprocessing=for_dataset(model.config.preprocessing, dataset))
-    return model
 
 
 def folders(root: Path, presets: tuple[str, ...]) -> dict[str, Path]:

@@ -36,6 +36,7 @@ from ..report import classes as pictures
 from ..report import comparison
 from . import config as configs
 from .config import RunConfig
+from .networks import networks
 from .predictions import Prediction, predictions_of, write_predictions
 
 Tick = Callable[[str, int, int], None]  # stage, done, in all
@@ -71,7 +72,7 @@ def train(
     team = team or Team()
     dataset = load_dataset(config.spec)
     check_trainable(dataset, config.spec)
-    models = configs.networks(config, dataset, **report)
+    models = networks(config, dataset, **report)
     team.lead(lambda: claim(config, dataset, out))
     root = Path(config.features) if config.features else out / "features"
     features, done = describe(config, dataset, models, root, team=team, tick=tick)

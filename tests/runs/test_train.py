@@ -256,7 +256,7 @@ def test_bad_configurations(options, message):
 
 def test_eps_goes_where_there_is_a_ridge(pictures, tmp_path):
     from bcnn.data.spec import load_dataset
-    from bcnn.runs.config import networks
+    from bcnn.runs.networks import networks
 
     models = networks(config_for(pictures, preset=("average", "bcnn", "o2p"), eps=0.5), load_dataset(str(pictures)))
     assert [model.config.head.eps for model in models.values()] == [1e-3, 0.0, 0.5]
