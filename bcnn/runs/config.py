@@ -1,95 +1,163 @@
-"""Everything that makes a run, as plain data, and its YAML file."""
+"""Everything that makes a run, as plain data, and its YAML file.
+
+Nothing heavy is imported before a configuration is made: the command line reads the declarations for `--help`.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..classify import CLASSIFIERS
-from ..classify.rescale import RESCALES
 from ..errors import unknown_name
-from ..features.extract import ExtractOptions
 from ..files import written_whole
-from ..pooling import POOLINGS
-from ..pooling.features import EPS_SCALES
-from ..pooling.head import PRESETS, make_config
-from ..pooling.normalize import NORMALIZATIONS, make_normalization, parse, with_options
+from ..options import Names, Option, check, declared_by, option, values_of, without_need
 from ..train.config import HOW as FINETUNE_HOW
-from ..train.config import FinetuneConfig
+from ..train.config import PANEL as FINETUNE
+from ..train.config import FinetuneConfig, FinetuneSession
 from ..train.recipes import DEFAULT_RECIPE, with_recipe
 
-FINETUNE_FIELDS = tuple(field.name for field in fields(FinetuneConfig))
+if TYPE_CHECKING:
+    from ..features.extract import ExtractOptions
 
-# Change the way, not the result; of the dataset its list of images counts, not where it is.
-HOW = ("spec", "batch", "workers", "strict", "device", "features")
+NETWORK, CLASSIFIER, WORK = "Network and pooling", "Classifier", "How the work is done"
+RESCALES = Names("classify.rescale", "RESCALES")
+
+_network, _classifier = partial(option, panel=NETWORK), partial(option, panel=CLASSIFIER)
+_work = partial(option, panel=WORK, result=False)
 
 
 @dataclass(frozen=True)
 class RunConfig:
     """What `bcnn train` takes; the names are those of its options."""
 
-    spec: str
-    preset: tuple[str, ...] = ("improved_bcnn",)
-    backbone: str = "vgg16"
-    weights: str | None = "default"
-    layer: str | None = None
-    size: int | None = None
-    eps: float | None = None
-    eps_scale: str | None = None
-    normalize: tuple[str, ...] | None = None
-    forward: str | None = None  # methods of the matrix function; None: they choose themselves
-    backward: str | None = None
-    num_iters: int | None = None
-    proj_dim: int | None = None
-    flips: bool = True
-    precision: str = "float32"
-    classifier: str = "svm"
-    rescale: str = "auto"  # what suits the classifier
-    C: float = 1.0
-    seed: int = 0
-    batch: int = 4
-    workers: int = 2
-    strict: bool = False
-    device: str = "cpu"
-    features: str | None = None  # folder of the descriptors; None: in the run's own
-    finetune: FinetuneConfig | None = None  # None: the network stays as it is
+    # Of the dataset its list of images makes the result, not where it is.
+    spec: str = option(
+        argument=True,
+        result=False,
+        help="The dataset: a folder of images, or one of those that `bcnn datasets list` shows.",
+    )
+    preset: tuple[str, ...] = _network(
+        ("improved_bcnn",),
+        choices=Names("pooling.head", "PRESETS"),
+        commas=True,
+        help="How the features of an image become its descriptor. Several presets, separated by commas, are compared, "
+        "and the images go through the network once for all of them.",
+    )
+    backbone: str = _network("vgg16", help="The network: one of docs/models.md, or timm/NAME for any network of timm.")
+    weights: str | None = _network(
+        "default",
+        none="none",
+        help="The weights of the network: default, none for random ones, a name of `bcnn weights list`, or the "
+        ".safetensors file of a run.",
+    )
+    layer: str | None = _network(None, show_default="the usual one", help="The last layer of the network that is used.")
+    size: int | None = _network(None, at_least=1, show_default="448", help="The side of the images in pixels.")
+    eps: float | None = _network(
+        None,
+        at_least=0,
+        at_most=1_000_000,
+        show_default="the preset's",
+        help="The ridge that is added to the pooled matrix, in units of --eps-scale.",
+    )
+    eps_scale: str | None = _network(
+        None,
+        choices=Names("pooling.features", "EPS_SCALES"),
+        show_default="trace",
+        help="The unit of the ridge. largest is the largest eigenvalue: the paper's ridge is --eps 1e-6 of it.",
+    )
+    normalize: tuple[str, ...] | None = _network(
+        None,
+        show_default="the preset's",
+        help="A normalization, such as 'matrix_power(0.3)'. Repeat the option for the next one.",
+    )
+    forward: str | None = _network(
+        None,
+        choices=Names("matfun.forward", "FORWARDS", more=("auto",)),
+        show_default="the best for the function",
+        help="The algorithm for the matrix function; see `bcnn methods`.",
+    )
+    backward: str | None = _network(
+        None,
+        choices=Names("matfun.backward", "BACKWARDS", more=("auto",)),
+        show_default="lyapunov for the square root, else loewner",
+        help="The rule for the gradient of the matrix function; see `bcnn methods`.",
+    )
+    num_iters: int | None = _network(
+        None, at_least=1, show_default="the method's", help="The number of steps of an iterative method."
+    )
+    proj_dim: int | None = _network(
+        None,
+        at_least=1,
+        show_default="all are kept",
+        help="Reduce the channels to this number by a random projection.",
+    )
+    flips: bool = _network(True, help="Describe the mirrored image as well.")
+    precision: str = _network(
+        "float32",
+        choices=Names("features.extract", "PRECISIONS"),
+        help="The kind of numbers that the network computes with.",
+    )
+    classifier: str = _classifier(
+        "svm",
+        choices=Names("classify", "CLASSIFIERS"),
+        help="The linear classifier that is fitted to the descriptors; see docs/classifiers.md.",
+    )
+    rescale: str = _classifier(
+        "auto",
+        choices=replace(RESCALES, more=("auto",)),
+        show_default="median for SVMs",
+        help="Bring the classifiers of the classes to one scale. The authors take the median.",
+    )
+    C: float = _classifier(1.0, above=0, help="The weight of the errors against the margin.")
+    seed: int = _work(
+        0,
+        at_least=0,
+        below=2**63,
+        result=True,
+        help="The seed of everything random: weights, projections, folds for calibration, the order of images.",
+    )
+    batch: int = _work(4, at_least=1, help="How many images go through the network at a time.")
+    workers: int = _work(2, at_least=1, help="How many threads decode images.")
+    strict: bool = _work(False, help="Stop at an image that cannot be read, instead of leaving it out.")
+    device: str = _work(
+        "cpu",
+        show_default="a GPU if there is one, else cpu",
+        help="The device that computes: cpu, or cuda (untested).",
+    )
+    features: str | None = _work(
+        None,
+        show_default="in the run folder",
+        help="A folder for the features, so that several runs can share them.",
+    )
+    finetune: FinetuneConfig | None = option(
+        None, panel=FINETUNE, help="Train the whole network first, as in Sec. 3.4 of the paper."
+    )
 
     def __post_init__(self) -> None:
+        check(self, "train")
         if not self.preset:
             raise ValueError("train: expected at least one preset, got none.")
-        for preset in self.preset:
-            if preset not in PRESETS:
-                raise unknown_name("train", "preset", preset, PRESETS)
         if len(set(self.preset)) < len(self.preset):
             raise ValueError(f"train: expected each preset once, got {', '.join(self.preset)}.")
-        if self.classifier not in CLASSIFIERS:
-            raise unknown_name("train", "classifier", self.classifier, CLASSIFIERS)
         if self.rescale == "auto":  # SVMs that were trained apart; chosen by cross-validation (docs/classifiers.md)
-            object.__setattr__(self, "rescale", "median" if CLASSIFIERS[self.classifier].one_vs_rest else "none")
-        if self.rescale not in RESCALES:
-            raise unknown_name("train", "rescale", self.rescale, RESCALES)
-        if not 0 < self.C < math.inf:
-            raise ValueError(f"train: expected C > 0, got {self.C}.")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"train: expected a seed from 0 to 2^63 - 1, got {self.seed}.")
-        if self.eps is not None and not 0 <= self.eps <= 1e6:
-            raise ValueError(f"train: expected eps from 0 to 1e6, got {self.eps}.")
-        for name, value in (("eps", self.eps), ("eps_scale", self.eps_scale)):
-            if value is not None and not any(map(self._takes_ridge, self.preset)):
+            object.__setattr__(self, "rescale", _usual_rescale(self.classifier))
+        for name in ("eps", "eps_scale"):
+            if getattr(self, name) is not None and not any(map(self._takes_ridge, self.preset)):
                 raise ValueError(
                     f"train: expected a preset with a ridge for {name}, got {', '.join(self.preset)} alone."
                 )
-        if self.eps_scale is not None and self.eps_scale not in EPS_SCALES:
-            raise unknown_name("train", "eps_scale", self.eps_scale, EPS_SCALES)
         self._check_methods()
         _ = self.extraction  # checks its own part
 
     def _check_methods(self) -> None:
         if not self.methods:
             return
+        from ..pooling.head import make_config
+        from ..pooling.normalize import make_normalization
+
         if not any(map(self._matrix_functions, self.preset)):
             raise ValueError(
                 f"train: expected a preset with a matrix function for {' and '.join(self.methods)}, "
@@ -107,16 +175,25 @@ class RunConfig:
         return {name: value for name, value in asked.items() if value is not None}
 
     def _matrix_functions(self, preset: str) -> list[str]:
+        from ..pooling.head import PRESETS
+        from ..pooling.normalize import NORMALIZATIONS, parse
+
         texts = self.normalize or PRESETS[preset].normalize
         return [text for text in texts if NORMALIZATIONS[parse(text)[0]].matrix]
 
     def _takes_ridge(self, preset: str) -> bool:
         """With a single preset a ridge goes wherever it can, of several to those that have one by themselves."""
+        from ..pooling import POOLINGS
+        from ..pooling.head import PRESETS
+
         can = "eps" in POOLINGS[PRESETS[preset].pooling].options
         return can and (len(self.preset) == 1 or PRESETS[preset].eps > 0)
 
     def head_options(self, preset: str) -> dict[str, Any]:
         """What was asked for that concerns this preset's head."""
+        from ..pooling.head import PRESETS
+        from ..pooling.normalize import with_options
+
         normalize = self.normalize
         if self.methods and (functions := self._matrix_functions(preset)):
             texts = normalize or PRESETS[preset].normalize
@@ -127,6 +204,8 @@ class RunConfig:
     @property
     def extraction(self) -> ExtractOptions:
         """The part that concerns extraction."""
+        from ..features.extract import ExtractOptions
+
         return ExtractOptions(
             flips=self.flips,
             precision=self.precision,
@@ -141,41 +220,42 @@ class RunConfig:
         return {name: value for name, value in to_plain(self).items() if name not in (*HOW, *FINETUNE_HOW)}
 
 
+# Change the way, not the result.
+HOW = tuple(name for name, declared in declared_by(RunConfig).items() if not declared.result)
+FINETUNE_FIELDS = tuple(declared_by(FinetuneConfig))
+OPTIONS: dict[str, Option] = {**declared_by(RunConfig), **declared_by(FinetuneConfig)}  # one level, as in YAML
+
+
+def _usual_rescale(classifier: str) -> str:
+    from ..classify import CLASSIFIERS
+
+    return "median" if CLASSIFIERS[classifier].one_vs_rest else "none"
+
+
 def to_plain(config: RunConfig) -> dict[str, Any]:
     """As YAML has it: one level, lists for tuples, options that are not set left out."""
-    values = asdict(config)
-    values["finetune"] = True if config.finetune else None
-    plain = {}
-    for name, value in {**values, **(asdict(config.finetune) if config.finetune else {})}.items():
-        if value is not None:
-            plain[name] = list(value) if isinstance(value, tuple) else value
-        elif name == "weights":
-            plain[name] = "none"
-    return plain
+    values = {**values_of(config), **(values_of(config.finetune) if config.finetune else {})}
+    plain = {name: OPTIONS[name].write(value) for name, value in values.items()}
+    return {name: value for name, value in plain.items() if value is not None}
 
 
 def from_plain(content: Mapping[str, Any]) -> RunConfig:
     """The reverse."""
-    known = [field.name for field in fields(RunConfig)]
-    values: dict[str, Any] = {}
-    for name, value in content.items():
-        if name not in (*known, *FINETUNE_FIELDS):
-            raise unknown_name("config", "option", name, (*known, *FINETUNE_FIELDS))
-        values[name] = tuple(value) if isinstance(value, list) else value
-    if values.get("weights") == "none":
-        values["weights"] = None
-    return from_options(values)
+    for name in content:
+        if name not in OPTIONS:
+            raise unknown_name("config", "option", name, OPTIONS)
+    return from_options({name: OPTIONS[name].read(value) for name, value in content.items()})
 
 
 def from_options(values: Mapping[str, Any]) -> RunConfig:
     """Of options on one level, those of fine-tuning and its `recipe` among them; they need `finetune`."""
+    lacking = without_need(values, {**OPTIONS, **declared_by(FinetuneSession)})
+    if lacking is not None:
+        raise ValueError(f"train: {lacking.name} needs {lacking.needs}; give both, or leave {lacking.name} out.")
     rest = dict(values)
     recipe = rest.pop("recipe", None)
     own = {name: rest.pop(name) for name in FINETUNE_FIELDS if name in rest}
     if not rest.pop("finetune", None):
-        if own or recipe:
-            given = next(iter(own), "recipe")
-            raise ValueError(f"train: expected finetune with {given}, got a run without fine-tuning.")
         return RunConfig(**rest)
     return RunConfig(**rest, finetune=FinetuneConfig(**with_recipe(recipe or DEFAULT_RECIPE, own)))
 
