@@ -8,7 +8,7 @@ import yaml
 
 from bcnn.cli.train import EXTRACT
 from bcnn.options import Names, check, declared_by, option, without_need
-from bcnn.runs.config import HOW, OPTIONS, from_options
+from bcnn.runs.config import HOW, OPTIONS, RunConfig, from_options, from_plain, to_plain
 from bcnn.train.config import FinetuneConfig, FinetuneSession
 from tests.command import run_command
 
@@ -192,6 +192,27 @@ def test_a_file_may_spell_an_option_like_its_flag(tmp_path, monkeypatch):
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_parts_at_their_defaults_leave_files_as_they_were():
+    config = RunConfig("textures")
+    assert not {"pooling", "front", "scorer"} & {*to_plain(config), *config.result_part()}
+    old = {"spec": "textures", "preset": ["improved_bcnn"], "backbone": "vgg16", "weights": "default", "flips": True}
+    assert from_plain(old) == config
+    assert from_plain(to_plain(config)) == config
+
+
+def test_parts_that_are_asked_for_are_part_of_the_result():
+    config = RunConfig("textures", pooling="bilinear(eps=1, eps_scale=absolute)", front="stn", scorer="cosine")
+    part = config.result_part()
+    assert (part["pooling"], part["front"], part["scorer"]) == (config.pooling, "stn", "cosine")
+    assert from_plain(to_plain(config)) == config
+    with pytest.raises(
+        ValueError, match=r"expected pooling such as 'name' or 'name\(option=value\)', got 'bilinear\('"
+    ):
+        RunConfig("textures", pooling="bilinear(")
+    with pytest.raises(ValueError, match="expected scorer such as"):
+        RunConfig("textures", scorer="")
 
 
 def test_what_changes_the_way_and_not_the_result():

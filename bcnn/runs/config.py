@@ -5,6 +5,7 @@ Nothing heavy is imported before a configuration is made: the command line reads
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,6 +46,14 @@ class RunConfig:
         commas=True,
         help="How the features of an image become its descriptor. Several presets, separated by commas, are compared, "
         "and the images go through the network once for all of them.",
+    )
+    pooling: str | None = _network(
+        None,
+        show_default="the preset's",
+        help="The pooling with its options, such as 'bilinear(eps=1, eps_scale=absolute)'; see `bcnn methods`.",
+    )
+    front: str | None = _network(
+        None, show_default="nothing", help="A part before the network, such as a spatial transformer."
     )
     backbone: str = _network("vgg16", help="The network: one of docs/models.md, or timm/NAME for any network of timm.")
     weights: str | None = _network(
@@ -105,6 +114,9 @@ class RunConfig:
         choices=Names("classify", "CLASSIFIERS"),
         help="The linear classifier that is fitted to the descriptors; see docs/classifiers.md.",
     )
+    scorer: str = _classifier(
+        "linear", write_default=False, help="The part that turns a descriptor into the scores of the classes."
+    )
     rescale: str = _classifier(
         "auto",
         choices=replace(RESCALES, more=("auto",)),
@@ -142,6 +154,8 @@ class RunConfig:
             raise ValueError("train: expected at least one preset, got none.")
         if len(set(self.preset)) < len(self.preset):
             raise ValueError(f"train: expected each preset once, got {', '.join(self.preset)}.")
+        for name in ("pooling", "front", "scorer"):
+            _check_part(name, getattr(self, name))
         if self.rescale == "auto":  # SVMs that were trained apart; chosen by cross-validation (docs/classifiers.md)
             object.__setattr__(self, "rescale", _usual_rescale(self.classifier))
         for name in ("eps", "eps_scale"):
@@ -224,6 +238,12 @@ class RunConfig:
 HOW = tuple(name for name, declared in declared_by(RunConfig).items() if not declared.result)
 FINETUNE_FIELDS = tuple(declared_by(FinetuneConfig))
 OPTIONS: dict[str, Option] = {**declared_by(RunConfig), **declared_by(FinetuneConfig)}  # one level, as in YAML
+
+
+def _check_part(name: str, text: str | None) -> None:
+    """A part is written as its name, or as its name and options in parentheses."""
+    if text is not None and not re.fullmatch(r"\w+(\(.*\))?", text):
+        raise ValueError(f"train: expected {name} such as 'name' or 'name(option=value)', got {text!r}.")
 
 
 def _usual_rescale(classifier: str) -> str:
