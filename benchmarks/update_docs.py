@@ -1,11 +1,13 @@
-"""Puts the tables of benchmarks/results into README.md and docs/, between their markers; a test keeps them equal.
+"""Puts tables of results and of options into README.md and docs/, between their markers; a test keeps them equal.
 
-Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, or choose_eps.py)
+Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, choose_eps.py, or a change
+                                             of an option in bcnn/runs/config.py or bcnn/train/config.py)
 
 Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench small|rivals: FUNCTION`` for small_*.csv;
 ``bench pooling|svm|extract|step: START OF A TITLE`` or ``all``; ``eps: BACKBONE``; ``rescale: all``; ``train: NAME``,
 ``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the comparison.csv of a run and of `bcnn compare`;
-``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and ``reproduce: costs``.
+``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and ``reproduce: costs``; ``options: run|finetune``
+for the options of `bcnn train`.
 """
 
 import re
@@ -19,9 +21,12 @@ from bcnn.experiments import EXPERIMENTS
 from bcnn.experiments.report import costs
 from bcnn.experiments.results import Results
 from bcnn.files import read_csv, written_whole
+from bcnn.options import Names, Option, declared_by
 from bcnn.report import comparison, extract, finetune, matfun, pooling, step, svm
 from bcnn.report.document import Table
 from bcnn.report.markdown import table_markdown
+from bcnn.runs.config import RunConfig
+from bcnn.train.config import FinetuneConfig, FinetuneSession
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -121,6 +126,37 @@ def reproduced(argument: str) -> str:
     return "\n\n".join(table_markdown(table).strip() for table in tables)
 
 
+OPTIONS = {
+    "run": declared_by(RunConfig),
+    "finetune": {**declared_by(FinetuneSession), **declared_by(FinetuneConfig)},
+}
+
+
+def options_table(argument: str) -> str:
+    """Rows: options, by panel; columns: default, what it may be, what it does."""
+    panels = groupby(OPTIONS[argument].values(), key=lambda option: option.panel)
+    return "\n\n".join(_panel_table(title, list(options)) for title, options in panels)
+
+
+def _panel_table(title: str | None, options: list[Option]) -> str:
+    lines = [f"**{title}**", ""] if title else []
+    lines += ["| option | default | values | what it does |", "| --- | --- | --- | --- |"]
+    for option in options:
+        flags = option.name.upper() if option.argument else option.flag
+        cells = (flags, option.off_flag, option.default_text or "must be given", _values(option), option.help)
+        flag, off, default, values, text = (cell.replace("|", "\\|") for cell in cells)
+        lines.append(f"| `{flag}`{f', `{off}`' if off else ''} | {default} | {values} | {text} |")
+    return "\n".join(lines)
+
+
+def _values(option: Option) -> str:
+    names = option.choices.names() if isinstance(option.choices, Names) else option.choices
+    if names:
+        return ", ".join(f"`{name}`" for name in names)
+    kind = {bool: "", int: "whole number", float: "number", str: "text"}[option.kind]
+    return f"{kind} {option.range_text}".strip()
+
+
 TABLES: dict[str, Callable[[str], str]] = {
     "bench matfun": matfun_table,
     "bench small": small_table,
@@ -134,6 +170,7 @@ TABLES: dict[str, Callable[[str], str]] = {
     "train": train_table,
     "finetune": finetune_table,
     "reproduce": reproduced,
+    "options": options_table,
 }
 
 

@@ -58,25 +58,25 @@ def test_train_again_from_the_run_folder_and_compare(pictures, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--epochs", "3"], "expected finetune with epochs"),
-        (["--lr", "0.1"], "expected finetune with lr"),
-        (["--no-resume"], "expected finetune with resume"),
-        (["--finetune", "--lr", "0"], "expected lr > 0"),
-        (["--finetune", "--momentum", "1"], "expected momentum below 1"),
+        (["--epochs", "3"], "--epochs needs --finetune"),
+        (["--lr", "0.1"], "--lr needs --finetune"),
+        (["--no-resume"], "--no-resume needs --finetune"),
+        (["--finetune", "--lr", "0"], "expected --lr > 0, got 0.0; the default is 0.001"),
+        (["--finetune", "--momentum", "1"], "expected --momentum >= 0 and < 1"),
         (["--finetune", "--schedule", "cosin"], "schedule 'cosin'; did you mean 'cosine'"),
         (["--finetune", "--select-on", "train"], "select_on 'train'"),
         (["--finetune", "--lr-scale", "conv1"], "lr_scale such as 'conv5=0.1', got 'conv1'"),
         (["--finetune", "--lr-scale", "conv7=2"], "lr_scale 'conv7'"),
         (["--finetune", "--decay-scale", "conv7=2"], "decay_scale 'conv7'"),
         (["--finetune", "--recipe", "papr"], "recipe 'papr'; did you mean 'paper'"),
-        (["--recipe", "paper"], "expected finetune with recipe"),
+        (["--recipe", "paper"], "--recipe needs --finetune"),
         (["--finetune", "--freeze-until", "conv7"], "layer to freeze until 'conv7'"),
         (["--finetune", "--on-nonfinite", "hope"], "on_nonfinite 'hope'"),
-        (["--finetune", "--val-share", "1"], "expected val_share below 1"),
+        (["--finetune", "--val-share", "1"], "expected --val-share >= 0 and < 1"),
         (["--finetune", "--warmup-epochs", "60"], "expected warmup_epochs below epochs"),
         (["--finetune", "--backward", "svd"], "expected a preset with a matrix function for backward"),
-        (["--finetune", "--init-C", "-1"], "expected init_c > 0"),
-        (["--finetune", "--precision", "fp4"], "expected precision of float32, bf16"),
+        (["--finetune", "--init-C", "-1"], "expected --init-C > 0"),
+        (["--finetune", "--precision", "fp4"], "precision 'fp4'; Available: float32, bf16"),
     ],
 )
 def test_bad_options_are_refused_by_name(pictures, tmp_path, options, message):
@@ -101,13 +101,24 @@ def test_a_bad_file_names_the_field(pictures, tmp_path):
     assert "unknown option 'learning_rate'" in err
 
 
-@pytest.mark.parametrize("line", ["lr: [1]", "clip: yes", "epochs: true"])
-def test_a_bad_type_in_a_file_names_the_field(pictures, tmp_path, line):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("lr: [1]", "expected lr to be a number, got [1]; the default is 0.001"),
+        ("clip: yes", "expected clip to be a number, got True"),
+        ("epochs: true", "expected epochs to be a whole number, got True"),
+        ("epochs: 2.5", "expected epochs to be a whole number, got 2.5"),
+        ("epochs: 0", "expected epochs >= 1, got 0"),
+        ("schedule: cosin", "unknown schedule 'cosin'; did you mean 'cosine'"),
+        ("flips: 3", "expected flips to be true or false, got 3"),
+    ],
+)
+def test_a_bad_value_in_a_file_names_the_field(pictures, tmp_path, line, message):
     path = tmp_path / "bad.yaml"
     path.write_text(f"spec: {pictures}\nfinetune: true\n{line}\n")
     code, _, err = run("train", "--config", path)
     assert code == 2
-    assert f"expected a single number or text for {line.split(':')[0]}" in err
+    assert f"{path}: {message}" in err
 
 
 def test_compare_wants_finished_runs(tmp_path):

@@ -11,8 +11,8 @@ import bcnn
 
 ROOT = Path(bcnn.__file__).parent
 LEVEL = {
-    "errors": 0, "files": 0, "machine": 0, "parts": 1, "linalg": 1, "data": 1, "matfun": 2, "pooling": 3, "fronts": 3,
-    "scorers": 3, "models": 4,
+    "errors": 0, "files": 0, "machine": 0, "parts": 1, "linalg": 1, "data": 1, "options": 1, "matfun": 2, "pooling": 3,
+    "fronts": 3, "scorers": 3, "models": 4,
     "features": 5, "classify": 5, "train": 6, "report": 6, "runs": 7, "bench": 8, "experiments": 9, "cli": 10,
     "__main__": 11,
 }  # fmt: skip
@@ -74,7 +74,10 @@ def loaded_by(code: str) -> set[str]:
 
 
 def test_the_command_line_does_not_wait_for_torch():
-    assert not loaded_by("import bcnn.cli") & {"torch", "numpy", "scipy", "matplotlib"}
+    heavy = {"torch", "numpy", "scipy", "sklearn", "matplotlib", "PIL"}
+    assert not loaded_by("import bcnn.cli") & heavy
+    assert not loaded_by("import bcnn.runs.config") & heavy
+    assert not loaded_by("from tests.command import run_command as run; run('train', '--help')") & heavy
 
 
 def test_the_functions_need_torch_and_nothing_heavier():

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bcnn.options import declared_by
+from bcnn.runs.config import RunConfig
+from bcnn.train.config import FinetuneConfig, FinetuneSession
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
@@ -42,9 +46,19 @@ def test_tables_are_those_of_the_results_files(page):
     update = runpy.run_path(str(ROOT / "benchmarks" / "update_docs.py"))
     text = (ROOT / page).read_text()
     assert update["rendered"](text) == text, "run benchmarks/update_docs.py"
-    opened = re.findall(r"<!-- (bench \w+|eps|rescale|train|finetune|reproduce): .+? -->", text)
+    opened = re.findall(r"<!-- (bench \w+|eps|rescale|train|finetune|reproduce|options): .+? -->", text)
     assert set(opened) <= set(update["TABLES"])
     assert len(opened) == text.count("<!-- end -->")
+
+
+def test_every_option_is_in_the_documentation():
+    training, finetuning = ((ROOT / "docs" / name).read_text() for name in ("training.md", "finetuning.md"))
+    assert "<!-- options: run -->" in training
+    assert "<!-- options: finetune -->" in finetuning
+    for kind, page in ((RunConfig, training), (FinetuneConfig, finetuning), (FinetuneSession, finetuning)):
+        for option in declared_by(kind).values():
+            assert option.help in page, "run benchmarks/update_docs.py"
+            assert option.argument or f"`{option.flag}`" in page
 
 
 def test_measurements_are_shown():

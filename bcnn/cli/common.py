@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import typer
@@ -29,6 +31,56 @@ def make_console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 120)
 
 
+def quiet_console(show: bool) -> Any:
+    """A console that says nothing in all processes but the first."""
+    console = make_console()
+    console.quiet = not show
+    return console
+
+
+@contextmanager
+def progress_bars(unit: str, *, show: bool = True, overall: str | None = None) -> Iterator[Any]:
+    """A bar a stage, with speed and time left; hears (stage, done, in all). On the error stream, out of pipes' way.
+
+    Args:
+        unit: of what is counted, for the speed.
+        show: whether to draw anything.
+        overall: the stage that goes on while others come and go; those that are over make room then.
+    """
+    from rich import progress as rich
+    from rich.console import Console
+
+    columns = (
+        rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn(),
+        rich.TextColumn("{task.fields[speed]}"), rich.TimeElapsedColumn(), rich.TextColumn("left"),
+        rich.TimeRemainingColumn(),
+    )  # fmt: skip
+    console = Console(stderr=True)
+    tasks: dict[str, Any] = {}
+    with rich.Progress(*columns, console=console, disable=not show, speed_estimate_period=120) as progress:
+
+        def tick(stage: str, done: int, total: int, note: str = "") -> None:
+            if stage not in tasks:
+                for name, before in tasks.items():  # what is over stands still, and of no great interest makes room
+                    if name != overall:
+                        progress.stop_task(before)
+                        progress.update(before, visible="image" in name and overall is None)
+                tasks[stage] = progress.add_task(stage, total=total, completed=done, speed="")
+            task = progress.tasks[progress.task_ids.index(tasks[stage])]
+            speed = f"{task.speed:.1f} {unit}/s" if task.speed and "image" in stage else ""
+            shown = f"{stage}\n  {note}" if note else stage
+            progress.update(tasks[stage], completed=done, total=total, speed=speed, description=shown)
+
+        yield tick
+
+
+def download_report() -> Callable[[str, int, int], None]:
+    """Says once each what is being fetched."""
+    from ..models.weights.fetch import announcer
+
+    return announcer()
+
+
 def names(option: str, text: str) -> tuple[str, ...]:
     """Names separated by commas."""
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -48,10 +100,13 @@ def numbers(option: str, text: str) -> tuple[int, ...]:
     return parsed
 
 
-def device(text: str) -> str:
-    """A device that is present."""
+def device(text: str | None) -> str:
+    """A device that is present; of None the usual one."""
     import torch
 
+    from ..features.team import default_device
+
+    text = text or default_device()
     try:
         torch.empty(0, device=text)
     except (RuntimeError, AssertionError):

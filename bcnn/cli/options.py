@@ -1,73 +1,113 @@
-"""Options that several commands share, and those from a YAML file."""
+"""Flags and YAML fields of commands, made from the options that configurations declare (`bcnn.options`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .common import make_console
+from ..errors import unknown_name
+from ..options import REQUIRED, Option, without_need
+from .common import is_given, is_typed
 
-Spec = Annotated[str, typer.Argument(help="The dataset: a folder, or see `bcnn datasets list`.", metavar="SPEC")]
-Preset = Annotated[
-    str, typer.Option(help="Of average, bcnn, improved_bcnn, o2p; several, separated by commas, share the network.")
-]
-Backbone = Annotated[str, typer.Option(help="The network; see docs/models.md, or timm/<model>.")]
-WeightsName = Annotated[
-    str,
-    typer.Option(help="default, none for random ones, a name of `bcnn weights list`, or a .safetensors file of a run."),
-]
-Layer = Annotated[str | None, typer.Option(help="Where to cut the network.", show_default="the usual place")]
-Size = Annotated[int | None, typer.Option(min=1, help="Side of the images in pixels.", show_default="448")]
-Eps = Annotated[
-    float | None, typer.Option(min=0.0, help="The ridge, in units of --eps-scale.", show_default="the preset's")
-]
-EpsScale = Annotated[
-    str | None,
-    typer.Option(
-        help="Unit of the ridge: trace, largest (eigenvalue; the paper's ridge is --eps 1e-6 of it) or absolute.",
-        show_default="trace",
-    ),
-]
-Normalize = Annotated[
-    list[str] | None,
-    typer.Option(help="A normalization, such as 'matrix_power(0.3)'; again for the next.", show_default="the preset's"),
-]
-Forward = Annotated[
-    str | None, typer.Option(help="How the matrix function is computed; see `bcnn methods`.", show_default="the best")
-]
-Backward = Annotated[
-    str | None,
-    typer.Option(
-        help="Its gradient: lyapunov, loewner, svd, svd_truncated, unrolled, identity; see `bcnn methods`.",
-        show_default="lyapunov, or loewner",
-    ),
-]
-NumIters = Annotated[int | None, typer.Option(min=1, help="Steps of an iterative method.", show_default="the method's")]
-ProjDim = Annotated[
-    int | None, typer.Option(min=1, help="Reduce the channels to so many, at random.", show_default="all are kept")
-]
-Flips = Annotated[bool, typer.Option(help="Take the mirrored image, too.")]
-Precision = Annotated[str, typer.Option(help="Of the network: float32 or bf16.")]
-Batch = Annotated[int, typer.Option(min=1, help="Images at a time.")]
-Workers = Annotated[int, typer.Option(min=1, help="Threads that decode images.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at an image that cannot be read.")]
-Device = Annotated[
-    str | None, typer.Option(help="cpu or cuda (untested).", show_default="a GPU if there is one, else cpu")
-]
-Seed = Annotated[int, typer.Option(min=0, help="Of random weights, and of the folds for calibration.")]
+Command = Callable[..., None]
+
+
+def with_options(*groups: Mapping[str, Option]) -> Callable[[Command], Command]:
+    """A command that takes these options besides its own, and hears them by name or in ``**options``.
+
+    The values are checked, and those of the configuration: tuples for lists. In the place of an option that was not
+    given the command hears the default or, where that is decided later (`Option.show_default`), None.
+    """
+    declared = {name: option for group in groups for name, option in group.items()}
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters
+        kept = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for name, parameter in own.items()
+            if parameter.kind is not parameter.VAR_KEYWORD and name not in declared
+        ]
+        if "context" not in own:
+            kept.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+
+        @functools.wraps(command)
+        def run(*, context: typer.Context, **values: Any) -> None:
+            heard = {**values, **_checked(context, declared, values)}
+            command(**heard, **({"context": context} if "context" in own else {}))
+
+        signature = inspect.Signature([*kept, *map(_parameter, declared.values())])
+        vars(run).update(__signature__=signature, declared=declared)
+        return run
+
+    return decorate
+
+
+def given(context: typer.Context, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that were typed or stand in a YAML file."""
+    return {name: value for name, value in options.items() if is_given(context, name)}
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    """One flag; a switch that is on by default can be switched off."""
+    annotation: Any = option.kind
+    if option.several:
+        annotation = str if option.commas else list[str]
+    if option.argument:
+        about = typer.Argument(help=option.help_text, metavar=option.name.upper())
+    else:
+        about = typer.Option(
+            f"{option.flag}/{option.off_flag}" if option.off_flag else option.flag,
+            help=option.help_text,
+            rich_help_panel=option.panel,
+            show_default=option.show_default or (option.kind is not bool or bool(option.default)),
+            metavar=f"<{option.kind.__name__}> [{option.range_text}]" if option.range_text else None,
+        )
+    default = _default(option)
+    if default is None:
+        annotation = annotation | None
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[annotation, about],
+        default=inspect.Parameter.empty if default is REQUIRED else default,
+    )
+
+
+def _default(option: Option) -> Any:
+    if option.kind is bool:
+        return bool(option.default)
+    if option.show_default is not None:
+        return None
+    return ",".join(option.default) if option.commas else option.default
+
+
+def _checked(context: typer.Context, declared: Mapping[str, Option], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the declared options; what does not fit is refused as it was typed."""
+    chosen = {name: option.read(values[name]) for name, option in declared.items() if is_given(context, name)}
+    lacking = without_need(chosen, declared)
+    if lacking is not None:
+        who, name, needed = context.params.get("config"), lacking.name, str(lacking.needs)
+        if is_typed(context, name):
+            switched_off = chosen[name] is False and lacking.off_flag
+            who, name, needed = context.info_name, switched_off or lacking.flag, declared[needed].flag
+        raise ValueError(f"{who}: {name} needs {needed}; give both, or leave {name} out.")
+    for name, value in chosen.items():
+        declared[name].check(value, str(context.info_name), declared[name].flag)
+    return {name: chosen.get(name, None if o.show_default else o.default) for name, o in declared.items()}
 
 
 def _load_config(context: typer.Context, path: Path | None) -> Path | None:
     """Let a YAML file give the defaults; what stands on the command line goes first."""
     if path is None or context.resilient_parsing:
         return path
-    from ..errors import unknown_name
     from ..runs.config import read
 
+    declared: Mapping[str, Option] = getattr(context.command.callback, "declared", {})
     known: dict[str, Any] = {}
     for own in context.command.params:
         if own.name not in ("config", "help"):
@@ -77,17 +117,32 @@ def _load_config(context: typer.Context, path: Path | None) -> Path | None:
         parameter = known.get(name.lower().replace("-", "_"))
         if parameter is None:
             raise unknown_name(str(path), "option", name, known)
-        several = parameter.nargs == -1 or getattr(parameter, "multiple", False)
-        is_flag = getattr(parameter, "is_flag", False)
-        if (isinstance(value, bool) and not is_flag) or (isinstance(value, list) and not several and name != "preset"):
-            raise ValueError(f"{path}: expected a single number or text for {name}, got {value!r}.")
-        if several and not isinstance(value, list):
-            value = [value]
-        elif isinstance(value, list) and not several:
-            value = ",".join(map(str, value))
-        defaults[str(parameter.name)] = value
+        if value is not None:
+            option = declared.get(parameter.name)
+            plain = _plain(option, value, path) if option else _as_parameter(parameter, name, value, path)
+            defaults[parameter.name] = plain
     context.default_map = {**(context.default_map or {}), **defaults}
     return path
+
+
+def _plain(option: Option, value: Any, path: Path) -> Any:
+    """A declared option's value from YAML, as it would be typed."""
+    read = option.read(value)
+    option.check(read, str(path))
+    if read is None:
+        return option.none
+    if option.several:
+        return ",".join(read) if option.commas else list(read)
+    return read
+
+
+def _as_parameter(parameter: Any, name: str, value: Any, path: Path) -> Any:
+    """The same for an option that a command has to itself."""
+    several = parameter.nargs == -1 or getattr(parameter, "multiple", False)
+    is_flag = getattr(parameter, "is_flag", False)
+    if (isinstance(value, bool) and not is_flag) or (isinstance(value, list) and not several):
+        raise ValueError(f"{path}: expected a single number or text for {name}, got {value!r}.")
+    return [value] if several and not isinstance(value, list) else value
 
 
 Config = Annotated[
@@ -97,53 +152,3 @@ Config = Annotated[
         help="A YAML file with any of these options; those given here go first.",
     ),
 ]  # fmt: skip
-
-
-@contextmanager
-def progress_bars(unit: str, *, show: bool = True, overall: str | None = None) -> Iterator[Any]:
-    """A bar a stage, with speed and time left; hears (stage, done, in all). On the error stream, out of pipes' way.
-
-    Args:
-        unit: of what is counted, for the speed.
-        show: whether to draw anything.
-        overall: the stage that goes on while others come and go; those that are over make room then.
-    """
-    from rich import progress as rich
-    from rich.console import Console
-
-    columns = (
-        rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn(),
-        rich.TextColumn("{task.fields[speed]}"), rich.TimeElapsedColumn(), rich.TextColumn("left"),
-        rich.TimeRemainingColumn(),
-    )  # fmt: skip
-    console = Console(stderr=True)
-    tasks: dict[str, Any] = {}
-    with rich.Progress(*columns, console=console, disable=not show, speed_estimate_period=120) as progress:
-
-        def tick(stage: str, done: int, total: int, note: str = "") -> None:
-            if stage not in tasks:
-                for name, before in tasks.items():  # what is over stands still, and of no great interest makes room
-                    if name != overall:
-                        progress.stop_task(before)
-                        progress.update(before, visible="image" in name and overall is None)
-                tasks[stage] = progress.add_task(stage, total=total, completed=done, speed="")
-            task = progress.tasks[progress.task_ids.index(tasks[stage])]
-            speed = f"{task.speed:.1f} {unit}/s" if task.speed and "image" in stage else ""
-            shown = f"{stage}\n  {note}" if note else stage
-            progress.update(tasks[stage], completed=done, total=total, speed=speed, description=shown)
-
-        yield tick
-
-
-def download_report() -> Callable[[str, int, int], None]:
-    """Says once each what is being fetched."""
-    from ..models.weights.fetch import announcer
-
-    return announcer()
-
-
-def quiet_console(show: bool) -> Any:
-    """A console that says nothing in all processes but the first."""
-    console = make_console()
-    console.quiet = not show
-    return console

@@ -10,14 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from . import options as o
+from ..options import pick
+from ..runs.config import RunConfig
 from .common import device as check_device
-from .common import make_console
+from .common import make_console, progress_bars
+from .options import Config, with_options
 
 FORMATS = ("table", "json", "csv")
 Run = Annotated[Path, typer.Argument(help="A run folder of `bcnn train`, or a model's file.", metavar="RUN")]
+WORK = pick(RunConfig, "batch", "workers", "strict", "device")
 
 
+@with_options(WORK)
 def predict(
     run: Run,
     images: Annotated[
@@ -25,11 +29,8 @@ def predict(
     ],
     top: Annotated[int, typer.Option(min=1, max=5, help="How many classes.")] = 5,
     form: Annotated[str, typer.Option("--format", help="Of table, json, csv.")] = "table",
-    batch: o.Batch = 4,
-    workers: o.Workers = 2,
-    strict: o.Strict = False,
-    device: o.Device = None,
-    config: o.Config = None,
+    config: Config = None,
+    **options: Any,
 ) -> None:
     """Say what is on images, with probabilities.
 
@@ -38,13 +39,13 @@ def predict(
     if form not in FORMATS:
         raise ValueError(f"--format: expected one of {', '.join(FORMATS)}, got {form!r}.")
     from ..data.contract import shown
-    from ..features.team import default_device
     from ..runs import predict as work
 
-    recognizer = work.open_run(run, batch=batch, workers=workers, device=check_device(device or default_device()))
+    strict = options.pop("strict")
+    recognizer = work.open_run(run, **{**options, "device": check_device(options["device"])})
     paths = work.find_images(_from_stdin(images))
     found, broken = [], []
-    with o.progress_bars("images", show=len(paths) > batch and sys.stderr.isatty()) as tick:
+    with progress_bars("images", show=len(paths) > options["batch"] and sys.stderr.isatty()) as tick:
         for result in work.predict(recognizer, paths, lambda done, total: tick("looking at images", done, total)):
             if isinstance(result, OSError):
                 if strict:
@@ -60,32 +61,27 @@ def predict(
         raise typer.Exit(1)
 
 
+@with_options(pick(RunConfig, "spec"), WORK)
 def evaluate(
     run: Run,
-    spec: o.Spec,
+    spec: str,
     split: Annotated[str, typer.Option(help="Of test, train, all.")] = "test",
     out: Annotated[
         Path | None,
         typer.Option(help="Folder to write to.", show_default="evaluate_<dataset>_<split> in RUN"),
     ] = None,
-    batch: o.Batch = 4,
-    workers: o.Workers = 2,
-    strict: o.Strict = False,
-    device: o.Device = None,
-    config: o.Config = None,
+    config: Config = None,
+    **options: Any,
 ) -> None:
     """Measure a trained classifier on a dataset that has the same classes, or some of them."""
     if split not in ("test", "train", "all"):
         raise ValueError(f"--split: expected test, train or all, got {split!r}.")
     from ..features.folder import describe_broken
-    from ..features.team import default_device
     from ..runs import predict as work
 
-    recognizer = work.open_run(
-        run, batch=batch, workers=workers, strict=strict, device=check_device(device or default_device())
-    )
+    recognizer = work.open_run(run, **{**options, "device": check_device(options["device"])})
     place = out or (run if run.is_dir() else run.parent) / f"evaluate_{_file_name(spec)}_{split}"
-    with o.progress_bars("images") as tick:
+    with progress_bars("images") as tick:
         metrics = work.evaluate(
             recognizer, spec, place, split=split, tick=lambda done, total: tick("looking at images", done, total)
         )

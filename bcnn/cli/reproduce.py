@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from . import options as o
+from ..options import declared_by, pick
+from ..runs.config import RESCALES, RunConfig
+from ..train.config import FinetuneConfig, FinetuneSession
+from ..train.recipes import DEFAULT_RECIPE, with_recipe
 from .common import device as check_device
-from .common import is_given, make_console, names
+from .common import download_report, is_given, make_console, names, progress_bars
+from .options import with_options
 
 SMOKE = "textures,per_class=10"
 SMOKE_DECIDES = ("networks", "weights", "size", "tuned_size", "epochs")
 
+# Options of `bcnn train`, some with other defaults.
+RUN, SESSION, TUNING = map(declared_by, (RunConfig, FinetuneSession, FinetuneConfig))
+SIZE = replace(RUN["size"], default=448, show_default=None, help="The side of images in pixels, for frozen networks.")
+RESCALE = replace(RUN["rescale"], default="none", show_default=None, choices=RESCALES)
+RECIPE = replace(SESSION["recipe"], default=DEFAULT_RECIPE, show_default=None)
+EPOCHS = replace(TUNING["epochs"], default=None, show_default="the recipe's: 50, the paper's 100")
+SHARED = {option.name: option for option in (RUN["weights"], SIZE, RESCALE, RECIPE, EPOCHS, TUNING["freeze_until"])}
+HOW = pick(RunConfig, "batch", "workers", "strict", "device")
 
+
+@with_options(SHARED, HOW)
 def reproduce(
     context: typer.Context,
     artifacts: Annotated[
@@ -39,22 +54,11 @@ def reproduce(
     networks: Annotated[str, typer.Option(help="vgg16, vgg_m, alexnet, timm/<model>, ...; separated by commas.")] = (
         "vgg16"
     ),
-    weights: o.WeightsName = "default",
-    size: Annotated[int, typer.Option(min=1, help="Side of the images for frozen networks.")] = 448,
     tuned_size: Annotated[
-        int | None, typer.Option(min=1, help="Side of the images for fine-tuning.", show_default="--size")
+        int | None,
+        typer.Option(min=1, help="The side of images in pixels, for fine-tuning.", show_default="--size"),
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Of fine-tuning.", show_default="the recipe's: 50, the paper's 100")
-    ] = None,
-    seeds: Annotated[str, typer.Option(help="Of fine-tuning, separated by commas.")] = "0",
-    recipe: Annotated[str, typer.Option(help="Of fine-tuning: ours, or paper, the authors' own.")] = "ours",
-    freeze_until: Annotated[
-        str | None, typer.Option(help="Leave layers up to this one as they are.", show_default="train all")
-    ] = None,
-    rescale: Annotated[
-        str, typer.Option(help="Bring the SVMs of the classes to one scale: none, or median as the authors do.")
-    ] = "none",
+    seeds: Annotated[str, typer.Option(help="The seeds of fine-tuning, separated by commas.")] = "0",
     ridge: Annotated[
         str,
         typer.Option(
@@ -79,10 +83,7 @@ def reproduce(
     ] = False,
     plan_only: Annotated[bool, typer.Option("--plan", help="Say what would be done, and how long it takes.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="The artifacts, and no more.")] = False,
-    batch: o.Batch = 4,
-    workers: o.Workers = 2,
-    strict: o.Strict = False,
-    device: o.Device = None,
+    **options: Any,
 ) -> None:
     """Make tables and figures of the paper again: ours beside theirs.
 
@@ -99,33 +100,24 @@ def reproduce(
     wanted, specs = _split(artifacts or [], data or [])
     if smoke:
         _check_smoke(context, specs)
-        specs, networks, weights, size, tuned_size, epochs = {"textures": SMOKE}, "tiny", "none", 64, 64, 1
-    if weights.endswith(".safetensors"):
+        specs, networks, tuned_size = {"textures": SMOKE}, "tiny", 64
+        options |= {"weights": None, "size": 64, "epochs": 1}
+    weights = options["weights"]
+    if weights is not None and weights.endswith(".safetensors"):
         weights = str(Path(weights).resolve())  # the same however it is typed
     chosen = {
+        **{name: options[name] for name in SHARED},
         "networks": names("--networks", networks),
-        "weights": Path(weights).name,
-        "size": size,
-        "tuned_size": tuned_size or size,
-        "epochs": epochs or _epochs_of(recipe),
+        "weights": Path(weights or "none").name,
+        "tuned_size": tuned_size or options["size"],
+        "epochs": options["epochs"] or FinetuneConfig(**with_recipe(options["recipe"], {})).epochs,
         "seeds": _whole_numbers("--seeds", seeds),
-        "recipe": recipe,
-        "freeze_until": freeze_until,
-        "rescale": rescale,
         "ridge": ridge,
         **({"dim": 32} if smoke else {}),
     }
-    how = {"batch": batch, "workers": workers, "strict": strict, "device": device}
     place = out or Path("runs/smoke" if smoke else "runs/reproduce")
-    shop = _shop(specs, None if weights == "none" else weights, how, reuse or [], place)
+    shop = _shop(specs, weights, {name: options[name] for name in HOW}, reuse or [], place)
     _go(wanted, shop, chosen, finetune=finetune, plan_only=plan_only)
-
-
-def _epochs_of(recipe: str) -> int:
-    from ..train.config import FinetuneConfig
-    from ..train.recipes import with_recipe
-
-    return FinetuneConfig(**with_recipe(recipe, {})).epochs
 
 
 def _check_smoke(context: typer.Context, specs: dict[str, str]) -> None:
@@ -139,7 +131,6 @@ def _check_smoke(context: typer.Context, specs: dict[str, str]) -> None:
 def _shop(specs: dict[str, str], weights: str | None, how: dict[str, Any], reuse: Sequence[Path], out: Path) -> Any:
     from ..experiments.workshop import Workshop
     from ..features.extract import ExtractOptions
-    from ..features.team import default_device
 
     if not specs:
         raise ValueError("reproduce: expected --data NAME=PATH, such as cub=CUB_200_2011, or --smoke; got none.")
@@ -148,8 +139,8 @@ def _shop(specs: dict[str, str], weights: str | None, how: dict[str, Any], reuse
             raise FileNotFoundError(f"--reuse: expected a folder of runs, got {folder}, which is not there.")
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"--out: expected a folder, got {out}, which is a file; choose another.")
-    options = ExtractOptions(**{**how, "device": check_device(how["device"] or default_device())})
-    return Workshop(specs, out, options, weights=weights, reuse=reuse, report=o.download_report())
+    options = ExtractOptions(**{**how, "device": check_device(how["device"])})
+    return Workshop(specs, out, options, weights=weights, reuse=reuse, report=download_report())
 
 
 def _go(wanted: Sequence[str], shop: Any, chosen: dict[str, Any], *, finetune: bool, plan_only: bool) -> None:
@@ -182,7 +173,7 @@ def _carry_out(plan: Any, results: Any, shop: Any) -> list[Any]:
     from ..experiments.run import carry_out
 
     overall, whole = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %", max(plan.seconds, 1e-9)
-    with o.progress_bars("images", overall=overall) as tick:
+    with progress_bars("images", overall=overall) as tick:
         shop.tick = tick
         return carry_out(plan, results, shop, lambda seconds: tick(overall, int(100 * seconds / whole), 100))
 

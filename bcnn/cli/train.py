@@ -7,36 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
-from . import options as o
-from . import tuning as t
+from ..options import declared_by
+from ..runs.config import CLASSIFIER, RunConfig, from_options
+from ..train.config import FinetuneConfig, FinetuneSession
+from ..train.recipes import RECIPES
 from .common import device as check_device
-from .common import names
-from .tuning import DEFAULT
+from .common import download_report, is_typed, progress_bars, quiet_console
+from .options import Config, given, with_options
+
+# What describing the images has to know.
+EXTRACT = {
+    name: option
+    for name, option in declared_by(RunConfig).items()
+    if option.panel != CLASSIFIER and name not in ("features", "finetune")
+}
 
 
+@with_options(EXTRACT)
 def extract(
-    spec: o.Spec,
-    out: Annotated[Path, typer.Option(help="Folder for the features; one begun before is gone on with.")],
-    preset: o.Preset = "improved_bcnn",
-    backbone: o.Backbone = "vgg16",
-    weights: o.WeightsName = "default",
-    layer: o.Layer = None,
-    size: o.Size = None,
-    eps: o.Eps = None,
-    eps_scale: o.EpsScale = None,
-    normalize: o.Normalize = None,
-    forward: o.Forward = None,
-    backward: o.Backward = None,
-    num_iters: o.NumIters = None,
-    proj_dim: o.ProjDim = None,
-    flips: o.Flips = True,
-    precision: o.Precision = "float32",
-    seed: o.Seed = 0,
-    batch: o.Batch = 4,
-    workers: o.Workers = 2,
-    strict: o.Strict = False,
-    device: o.Device = None,
-    config: o.Config = None,
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(help="The folder for the features. One that was begun before is continued.")],
+    config: Config = None,
+    **options: Any,
 ) -> None:
     """Describe every image of a dataset and keep the features on disk.
 
@@ -44,20 +36,20 @@ def extract(
     `torchrun --nproc-per-node 2 -m bcnn extract ...` processes share the work, on several machines as well if they see
     the same folder.
     """
-    chosen = _config(locals())
-    _avoid_broken_bfloat16(precision)
+    chosen = _config(given(context, options))
+    _avoid_broken_bfloat16(chosen.precision)
     from ..data.spec import load_dataset
     from ..features.folder import describe_broken
     from ..features.team import join, leave
-    from ..runs import config as configs
+    from ..runs.networks import networks
     from ..runs.train import describe
 
     team = join()
-    dataset = load_dataset(spec)
-    with o.progress_bars("images", show=team.leads) as tick:
-        models = configs.networks(chosen, dataset, report=o.download_report())
+    dataset = load_dataset(chosen.spec)
+    with progress_bars("images", show=team.leads) as tick:
+        models = networks(chosen, dataset, report=download_report())
         places, done = describe(chosen, dataset, models, out, team=team, tick=tick)
-    console = o.quiet_console(team.leads)
+    console = quiet_console(team.leads)
     before = done.num_images - done.num_done
     console.print(f"{done.num_images} images, {before} of them described before.")
     if done.broken:
@@ -66,72 +58,14 @@ def extract(
     leave()
 
 
+@with_options(declared_by(RunConfig), declared_by(FinetuneSession), declared_by(FinetuneConfig))
 def train(
     context: typer.Context,
-    spec: o.Spec,
     out: Annotated[
         Path | None, typer.Option(help="The run folder.", show_default="runs/<dataset>_<backbone>_<presets>")
     ] = None,
-    preset: o.Preset = "improved_bcnn",
-    backbone: o.Backbone = "vgg16",
-    weights: o.WeightsName = "default",
-    layer: o.Layer = None,
-    size: o.Size = None,
-    eps: o.Eps = None,
-    eps_scale: o.EpsScale = None,
-    normalize: o.Normalize = None,
-    forward: o.Forward = None,
-    backward: o.Backward = None,
-    num_iters: o.NumIters = None,
-    proj_dim: o.ProjDim = None,
-    flips: o.Flips = True,
-    precision: o.Precision = "float32",
-    classifier: Annotated[str, typer.Option(help="Of svm, svm_squared, logistic.")] = "svm",
-    rescale: Annotated[
-        str,
-        typer.Option(
-            help="Bring the classifiers of the classes to one scale: median as the authors do, or none.",
-            show_default="median for SVMs",
-        ),
-    ] = "auto",
-    c: Annotated[float, typer.Option("--C", help="Weight of the errors against the margin.")] = 1.0,
-    seed: o.Seed = 0,
-    batch: o.Batch = 4,
-    workers: o.Workers = 2,
-    strict: o.Strict = False,
-    device: o.Device = None,
-    features: Annotated[
-        Path | None, typer.Option(help="Folder of the features, to share them.", show_default="in the run folder")
-    ] = None,
-    config: o.Config = None,
-    finetune: t.Finetune = False,
-    resume: t.Resume = True,
-    recipe: t.Recipe = None,
-    epochs: t.Epochs = DEFAULT.epochs,
-    lr: t.Lr = DEFAULT.lr,
-    momentum: t.Momentum = DEFAULT.momentum,
-    weight_decay: t.WeightDecay = DEFAULT.weight_decay,
-    batch_size: t.BatchSize = DEFAULT.batch_size,
-    schedule: t.Schedule = DEFAULT.schedule,
-    warmup_epochs: t.WarmupEpochs = DEFAULT.warmup_epochs,
-    step_epochs: t.StepEpochs = DEFAULT.step_epochs,
-    step_factor: t.StepFactor = DEFAULT.step_factor,
-    clip: t.Clip = None,
-    lr_scale: t.LrScale = None,
-    decay_scale: t.DecayScale = None,
-    freeze_until: t.FreezeUntil = None,
-    val_share: t.ValShare = DEFAULT.val_share,
-    select_on: t.SelectOn = DEFAULT.select_on,
-    select_by: t.SelectBy = DEFAULT.select_by,
-    init_c: t.InitC = DEFAULT.init_c,
-    on_nonfinite: t.OnNonfinite = DEFAULT.on_nonfinite,
-    checkpoint_minutes: t.CheckpointMinutes = DEFAULT.checkpoint_minutes,
-    checkpoint_activations: t.CheckpointActivations = False,
-    compile: t.Compile = False,
-    cache_frozen: t.CacheFrozen = True,
-    memory_gb: t.MemoryGb = DEFAULT.memory_gb,
-    devices: t.Devices = 1,
-    nodes: t.Nodes = 1,
+    config: Config = None,
+    **options: Any,
 ) -> None:
     """Make a classifier from a dataset: features of a network, a linear classifier, and how good it is.
 
@@ -142,21 +76,19 @@ def train(
     With --finetune the whole network is trained first, as in the paper; the run folder then holds checkpoints, logs and
     curves.png as well.
     """
-    values = {name: value for name, value in locals().items() if name not in ("context", "resume")}
-    values["C"] = values.pop("c")
-    values |= {"lr_scale": tuple(lr_scale or ()), "decay_scale": tuple(decay_scale or ())}
-    chosen = _config(t.as_given(values, context))
-    _avoid_broken_bfloat16(precision)
+    chosen = _config(_before_recipe(context, given(context, options)))
+    _avoid_broken_bfloat16(chosen.precision)
     place = out or Path("runs") / default_name(chosen)
-    runs, done, leads = t.run(chosen, place, resume=resume) if finetune else _run_frozen(chosen, place)
-    console = o.quiet_console(leads)
+    tuned = chosen.finetune is not None
+    runs, done, leads = _run_tuned(chosen, place, resume=options["resume"]) if tuned else _run_frozen(chosen, place)
+    console = quiet_console(leads)
     if done.broken:
         from ..features.folder import describe_broken
 
         console.print(describe_broken(done.broken, done.num_images), style="yellow", markup=False, soft_wrap=True)
     tested = [r for r in runs if r.metrics["accuracy"] is not None]
     if len(tested) > 1:
-        console.print(_comparison(tested, finetune))
+        console.print(_comparison(tested, tuned))
     for result in runs:
         console.print(_summary(result), markup=False, soft_wrap=True)
         if "finetune" in result.metrics:
@@ -164,13 +96,40 @@ def train(
 
 
 def _run_frozen(chosen: Any, place: Path) -> tuple[Any, Any, bool]:
+    """The run; returns results, what came of describing, and whether this process speaks."""
     from ..features.team import join, leave
     from ..runs.train import train as run
 
     team = join()
-    with o.progress_bars("images", show=team.leads) as tick:
-        runs, done = run(chosen, place, team=team, tick=tick, report=o.download_report())
+    with progress_bars("images", show=team.leads) as tick:
+        runs, done = run(chosen, place, team=team, tick=tick, report=download_report())
     leave()
+    return runs, done, team.leads
+
+
+def _run_tuned(chosen: Any, place: Path, *, resume: bool) -> tuple[Any, Any, bool]:
+    """Likewise, with fine-tuning."""
+    from ..features.team import join, leave
+    from ..runs.finetune import finetune
+    from ..train.engine import start
+    from ..train.signals import Interrupted
+
+    tuning = chosen.finetune
+    fabric = start(devices=tuning.devices, nodes=tuning.nodes, precision=chosen.precision, device=chosen.device)
+    team = join()
+    try:
+        with progress_bars("images", show=team.leads) as tick, team.together():
+            runs, done = finetune(chosen, place, fabric, resume=resume, team=team, tick=tick, report=download_report())
+    except Interrupted:
+        if team.leads:
+            typer.secho(f"bcnn: stopped and saved in {place}; the same command goes on from there.", err=True)
+        raise
+    except ArithmeticError:  # all processes know
+        if not team.leads:
+            raise SystemExit(2) from None
+        raise
+    finally:
+        leave()
     return runs, done, team.leads
 
 
@@ -184,22 +143,21 @@ def _comparison(runs: Any, finetune: bool) -> Any:
     return comparison.terminal_table(comparison.records_of(metrics, [run.predictions for run in runs]))
 
 
-def _config(values: dict[str, Any]) -> Any:
-    """The options of a command as a configuration of a run."""
-    from ..features.team import default_device
-    from ..runs.config import from_options
-
-    chosen = {name: value for name, value in values.items() if name not in ("out", "config")}
-    chosen["preset"] = names("--preset", chosen["preset"])
-    chosen["normalize"] = tuple(chosen["normalize"]) if chosen["normalize"] else None
-    chosen["weights"] = None if chosen["weights"] == "none" else chosen["weights"]
-    chosen["device"] = check_device(chosen["device"] or default_device())
-    if chosen.get("features") is not None:
-        chosen["features"] = str(chosen["features"])
-    return from_options(chosen)
+def _before_recipe(context: typer.Context, chosen: dict[str, Any]) -> dict[str, Any]:
+    """A recipe that is typed goes before the numbers of a YAML file, and what else is typed before the recipe."""
+    if not is_typed(context, "recipe"):
+        return chosen
+    decided = RECIPES[chosen["recipe"]]
+    return {name: value for name, value in chosen.items() if name not in decided or is_typed(context, name)}
 
 
-def default_name(config: Any) -> str:
+def _config(chosen: dict[str, Any]) -> RunConfig:
+    """The options that were given as a configuration of a run."""
+    rest = {name: value for name, value in chosen.items() if name != "resume"}
+    return from_options({**rest, "device": check_device(chosen.get("device"))})
+
+
+def default_name(config: RunConfig) -> str:
     """A folder's name that tells dataset, network and presets."""
     from ..data.spec import split_spec
 

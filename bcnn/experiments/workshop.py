@@ -19,6 +19,7 @@ from ..pooling import POOLINGS
 from ..pooling.head import HeadConfig, make_config
 from ..runs import config as configs
 from ..runs.config import RunConfig
+from ..runs.networks import networks
 from ..runs.train import check_trainable
 from .contract import to_plain
 from .jobs.frozen import Source
@@ -95,7 +96,7 @@ class Workshop:
                 weights=self.weights if tuned is None else str(tuned.best(self)),
             )  # fmt: skip
             self._models.clear()
-            self._models[key] = configs.networks(config, self.dataset(dataset), report=self.report)["bcnn"]
+            self._models[key] = networks(config, self.dataset(dataset), report=self.report)["bcnn"]
         return self._models[key]
 
     def parameters(self, dataset: str, network: str, size: int) -> str:

@@ -1,100 +1,188 @@
-"""Everything that makes a run, as plain data, and its YAML file."""
+"""Everything that makes a run, as plain data, and its YAML file.
+
+Nothing heavy is imported before a configuration is made: the command line reads the declarations for `--help`.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..classify import CLASSIFIERS
-from ..classify.rescale import RESCALES
-from ..data.contract import Dataset
 from ..errors import unknown_name
-from ..features.extract import ExtractOptions, for_dataset
 from ..files import written_whole
-from ..models.bcnn import BCNN, build_model, with_head
-from ..parts.text import split
-from ..pooling.features import EPS_SCALES
-from ..pooling.head import PRESETS, Head, HeadConfig, make_config, options_of, ridge_in
-from ..pooling.normalize import NORMALIZATIONS
+from ..options import Names, Option, check, declared_by, option, values_of, without_need
 from ..train.config import HOW as FINETUNE_HOW
-from ..train.config import FinetuneConfig
+from ..train.config import PANEL as FINETUNE
+from ..train.config import FinetuneConfig, FinetuneSession
 from ..train.recipes import DEFAULT_RECIPE, with_recipe
 
-FINETUNE_FIELDS = tuple(field.name for field in fields(FinetuneConfig))
+if TYPE_CHECKING:
+    from ..features.extract import ExtractOptions
+    from ..pooling.head import HeadConfig
 
-# Change the way, not the result; of the dataset its list of images counts, not where it is.
-HOW = ("spec", "batch", "workers", "strict", "device", "features")
+NETWORK, CLASSIFIER, WORK = "Network and pooling", "Classifier", "How the work is done"
+RESCALES = Names("classify.rescale", "RESCALES")
+
+_network, _classifier = partial(option, panel=NETWORK), partial(option, panel=CLASSIFIER)
+_work = partial(option, panel=WORK, result=False)
 
 
 @dataclass(frozen=True)
 class RunConfig:
     """What `bcnn train` takes; the names are those of its options."""
 
-    spec: str
-    preset: tuple[str, ...] = ("improved_bcnn",)
-    backbone: str = "vgg16"
-    weights: str | None = "default"
-    layer: str | None = None
-    pooling: str | None = None
-    front: str | None = None
-    scorer: str = "linear"
-    size: int | None = None
-    eps: float | None = None
-    eps_scale: str | None = None
-    normalize: tuple[str, ...] | None = None
-    forward: str | None = None  # methods of the matrix function; None: they choose themselves
-    backward: str | None = None
-    num_iters: int | None = None
-    proj_dim: int | None = None
-    flips: bool = True
-    precision: str = "float32"
-    classifier: str = "svm"
-    rescale: str = "auto"  # what suits the classifier
-    C: float = 1.0
-    seed: int = 0
-    batch: int = 4
-    workers: int = 2
-    strict: bool = False
-    device: str = "cpu"
-    features: str | None = None  # folder of the descriptors; None: in the run's own
-    finetune: FinetuneConfig | None = None  # None: the network stays as it is
+    # Of the dataset its list of images makes the result, not where it is.
+    spec: str = option(
+        argument=True,
+        result=False,
+        help="The dataset: a folder of images, or one of those that `bcnn datasets list` shows.",
+    )
+    preset: tuple[str, ...] = _network(
+        ("improved_bcnn",),
+        choices=Names("pooling.head", "PRESETS"),
+        commas=True,
+        help="How the features of an image become its descriptor. Several presets, separated by commas, are compared, "
+        "and the images go through the network once for all of them.",
+    )
+    pooling: str | None = _network(
+        None,
+        show_default="the preset's",
+        help="The pooling with its options, such as 'bilinear(eps=1, eps_scale=absolute)'; see `bcnn methods`.",
+    )
+    front: str | None = _network(
+        None, show_default="nothing", help="A part before the network, such as a spatial transformer."
+    )
+    backbone: str = _network(
+        "vgg16",
+        help="The network: one of docs/models.md, or timm/NAME for any network of timm. Two of them, separated by a "
+        "comma, for a pooling that takes two; each may have options of its own, such as 'vgg16(cut=relu4_3)'.",
+    )
+    weights: str | None = _network(
+        "default",
+        none="none",
+        help="The weights of the network: default, none for random ones, a name of `bcnn weights list`, or the "
+        ".safetensors file of a run.",
+    )
+    cut: str | None = _network(None, show_default="the usual one", help="The last layer of the network that is used.")
+    size: int | None = _network(None, at_least=1, show_default="448", help="The side of the images in pixels.")
+    eps: float | None = _network(
+        None,
+        at_least=0,
+        at_most=1_000_000,
+        show_default="the preset's",
+        help="The ridge that is added to the pooled matrix, in units of --eps-scale.",
+    )
+    eps_scale: str | None = _network(
+        None,
+        choices=Names("pooling.features", "EPS_SCALES"),
+        show_default="trace",
+        help="The unit of the ridge. largest is the largest eigenvalue: the paper's ridge is --eps 1e-6 of it.",
+    )
+    normalize: tuple[str, ...] | None = _network(
+        None,
+        show_default="the preset's",
+        help="A normalization, such as 'matrix_power(0.3)'. Repeat the option for the next one.",
+    )
+    forward: str | None = _network(
+        None,
+        choices=Names("matfun.forward", "FORWARDS", more=("auto",)),
+        show_default="the best for the function",
+        help="The algorithm for the matrix function; see `bcnn methods`.",
+    )
+    backward: str | None = _network(
+        None,
+        choices=Names("matfun.backward", "BACKWARDS", more=("auto",)),
+        show_default="lyapunov for the square root, else loewner",
+        help="The rule for the gradient of the matrix function; see `bcnn methods`.",
+    )
+    num_iters: int | None = _network(
+        None, at_least=1, show_default="the method's", help="The number of steps of an iterative method."
+    )
+    proj_dim: int | None = _network(
+        None,
+        at_least=1,
+        show_default="all are kept",
+        help="Reduce the channels to this number by a random projection.",
+    )
+    flips: bool = _network(True, help="Describe the mirrored image as well.")
+    precision: str = _network(
+        "float32",
+        choices=Names("features.extract", "PRECISIONS"),
+        help="The kind of numbers that the network computes with.",
+    )
+    classifier: str = _classifier(
+        "svm",
+        choices=Names("classify", "CLASSIFIERS"),
+        help="The linear classifier that is fitted to the descriptors; see docs/classifiers.md.",
+    )
+    scorer: str = _classifier(
+        "linear", write_default=False, help="The part that turns a descriptor into the scores of the classes."
+    )
+    rescale: str = _classifier(
+        "auto",
+        choices=replace(RESCALES, more=("auto",)),
+        show_default="median for SVMs",
+        help="Bring the classifiers of the classes to one scale. The authors take the median.",
+    )
+    C: float = _classifier(1.0, above=0, help="The weight of the errors against the margin.")
+    seed: int = _work(
+        0,
+        at_least=0,
+        below=2**63,
+        result=True,
+        help="The seed of everything random: weights, projections, folds for calibration, the order of images.",
+    )
+    batch: int = _work(4, at_least=1, help="How many images go through the network at a time.")
+    workers: int = _work(2, at_least=1, help="How many threads decode images.")
+    strict: bool = _work(False, help="Stop at an image that cannot be read, instead of leaving it out.")
+    device: str = _work(
+        "cpu",
+        show_default="a GPU if there is one, else cpu",
+        help="The device that computes: cpu, or cuda (untested).",
+    )
+    features: str | None = _work(
+        None,
+        show_default="in the run folder",
+        help="A folder for the features, so that several runs can share them.",
+    )
+    finetune: FinetuneConfig | None = option(
+        None, panel=FINETUNE, help="Train the whole network first, as in Sec. 3.4 of the paper."
+    )
 
     def __post_init__(self) -> None:
+        check(self, "train")
         if not self.preset:
             raise ValueError("train: expected at least one preset, got none.")
-        for preset in self.preset:
-            if preset not in PRESETS:
-                raise unknown_name("train", "preset", preset, PRESETS)
         if len(set(self.preset)) < len(self.preset):
             raise ValueError(f"train: expected each preset once, got {', '.join(self.preset)}.")
-        if self.classifier not in CLASSIFIERS:
-            raise unknown_name("train", "classifier", self.classifier, CLASSIFIERS)
+        self._check_parts()
         if self.rescale == "auto":  # SVMs that were trained apart; chosen by cross-validation (docs/classifiers.md)
-            object.__setattr__(self, "rescale", "median" if CLASSIFIERS[self.classifier].one_vs_rest else "none")
-        if self.rescale not in RESCALES:
-            raise unknown_name("train", "rescale", self.rescale, RESCALES)
-        if not 0 < self.C < math.inf:
-            raise ValueError(f"train: expected C > 0, got {self.C}.")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"train: expected a seed from 0 to 2^63 - 1, got {self.seed}.")
-        if self.eps is not None and not 0 <= self.eps <= 1e6:
-            raise ValueError(f"train: expected eps from 0 to 1e6, got {self.eps}.")
-        for name, value in (("eps", self.eps), ("eps_scale", self.eps_scale)):
-            if value is not None and not any(map(self._takes_ridge, self.preset)):
+            object.__setattr__(self, "rescale", _usual_rescale(self.classifier))
+        for name in ("eps", "eps_scale"):
+            if getattr(self, name) is not None and not any(map(self._takes_ridge, self.preset)):
                 raise ValueError(
                     f"train: expected a preset with a ridge for {name}, got {', '.join(self.preset)} alone."
                 )
-        if self.eps_scale is not None and self.eps_scale not in EPS_SCALES:
-            raise unknown_name("train", "eps_scale", self.eps_scale, EPS_SCALES)
         self._check_methods()
         _ = self.extraction  # checks its own part
+
+    def _check_parts(self) -> None:
+        from ..fronts import FRONTS
+        from ..pooling import POOLINGS
+        from ..scorers import SCORERS
+
+        for registry, text in ((POOLINGS, self.pooling), (FRONTS, self.front), (SCORERS, self.scorer)):
+            if text is not None:
+                registry.read(text)
 
     def _check_methods(self) -> None:
         if not self.methods:
             return
+        from ..pooling.head import Head
+
         if not any(map(self._has_matrix_function, self.preset)):
             raise ValueError(
                 f"train: expected a preset with a matrix function for {' and '.join(self.methods)}, "
@@ -110,16 +198,23 @@ class RunConfig:
         return {name: value for name, value in asked.items() if value is not None}
 
     def _has_matrix_function(self, preset: str) -> bool:
+        from ..pooling.head import PRESETS, options_of
+        from ..pooling.normalize import NORMALIZATIONS
+
         texts = self.normalize or PRESETS[preset].normalize
         return any("backward" in options_of(NORMALIZATIONS, text) for text in texts)
 
     def _takes_ridge(self, preset: str) -> bool:
         """With a single preset a ridge goes wherever it can, of several to those that have one by themselves."""
+        from ..pooling.head import make_config, ridge_in
+
         ridge = ridge_in(make_config(preset, pooling=self.pooling))
         return ridge is not None and (len(self.preset) == 1 or ridge > 0)
 
     def head(self, preset: str) -> HeadConfig:
         """The preset's head with what was asked for that concerns it."""
+        from ..pooling.head import make_config
+
         methods = self.methods if self._has_matrix_function(preset) else {}
         ridge = {"eps": self.eps, "eps_scale": self.eps_scale} if self._takes_ridge(preset) else {}
         return make_config(preset, pooling=self.pooling, normalize=self.normalize, **ridge, **methods)
@@ -127,6 +222,8 @@ class RunConfig:
     @property
     def extraction(self) -> ExtractOptions:
         """The part that concerns extraction."""
+        from ..features.extract import ExtractOptions
+
         return ExtractOptions(
             flips=self.flips,
             precision=self.precision,
@@ -141,43 +238,42 @@ class RunConfig:
         return {name: value for name, value in to_plain(self).items() if name not in (*HOW, *FINETUNE_HOW)}
 
 
+# Change the way, not the result.
+HOW = tuple(name for name, declared in declared_by(RunConfig).items() if not declared.result)
+FINETUNE_FIELDS = tuple(declared_by(FinetuneConfig))
+OPTIONS: dict[str, Option] = {**declared_by(RunConfig), **declared_by(FinetuneConfig)}  # one level, as in YAML
+
+
+def _usual_rescale(classifier: str) -> str:
+    from ..classify import CLASSIFIERS
+
+    return "median" if CLASSIFIERS[classifier].one_vs_rest else "none"
+
+
 def to_plain(config: RunConfig) -> dict[str, Any]:
     """As YAML has it: one level, lists for tuples, options that are not set left out."""
-    values = asdict(config)
-    values["finetune"] = True if config.finetune else None
-    plain = {}
-    for name, value in {**values, **(asdict(config.finetune) if config.finetune else {})}.items():
-        if name == "scorer" and value == "linear":
-            continue
-        if value is not None:
-            plain[name] = list(value) if isinstance(value, tuple) else value
-        elif name == "weights":
-            plain[name] = "none"
-    return plain
+    values = {**values_of(config), **(values_of(config.finetune) if config.finetune else {})}
+    plain = {name: OPTIONS[name].write(value) for name, value in values.items()}
+    return {name: value for name, value in plain.items() if value is not None}
 
 
 def from_plain(content: Mapping[str, Any]) -> RunConfig:
     """The reverse."""
-    known = [field.name for field in fields(RunConfig)]
-    values: dict[str, Any] = {}
-    for name, value in content.items():
-        if name not in (*known, *FINETUNE_FIELDS):
-            raise unknown_name("config", "option", name, (*known, *FINETUNE_FIELDS))
-        values[name] = tuple(value) if isinstance(value, list) else value
-    if values.get("weights") == "none":
-        values["weights"] = None
-    return from_options(values)
+    for name in content:
+        if name not in OPTIONS:
+            raise unknown_name("config", "option", name, OPTIONS)
+    return from_options({name: OPTIONS[name].read(value) for name, value in content.items()})
 
 
 def from_options(values: Mapping[str, Any]) -> RunConfig:
     """Of options on one level, those of fine-tuning and its `recipe` among them; they need `finetune`."""
+    lacking = without_need(values, {**OPTIONS, **declared_by(FinetuneSession)})
+    if lacking is not None:
+        raise ValueError(f"train: {lacking.name} needs {lacking.needs}; give both, or leave {lacking.name} out.")
     rest = dict(values)
     recipe = rest.pop("recipe", None)
     own = {name: rest.pop(name) for name in FINETUNE_FIELDS if name in rest}
     if not rest.pop("finetune", None):
-        if own or recipe:
-            given = next(iter(own), "recipe")
-            raise ValueError(f"train: expected finetune with {given}, got a run without fine-tuning.")
         return RunConfig(**rest)
     return RunConfig(**rest, finetune=FinetuneConfig(**with_recipe(recipe or DEFAULT_RECIPE, own)))
 
@@ -201,26 +297,6 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ValueError(f"{path}: expected lines of `option: value`, got {type(content).__name__}.")
     return content
-
-
-def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BCNN]:
-    """One network per preset; all share front and branches."""
-    import torch
-
-    torch.manual_seed(config.seed)  # of random weights and projections
-    base = build_model(
-        config.head(config.preset[0]),
-        backbone=split(config.backbone),
-        weights=config.weights,
-        cut=config.layer,
-        proj_dim=config.proj_dim,
-        size=config.size,
-        front=config.front,
-        scorer=config.scorer,
-        **report,
-    )
-    base.set_geometry(for_dataset(base.preprocessing, dataset))
-    return {preset: with_head(base, config.head(preset)) for preset in config.preset}
 
 
 def folders(root: Path, presets: tuple[str, ...]) -> dict[str, Path]:

@@ -45,6 +45,7 @@ from ..train.source import Pixels, Source, StoredMaps, store_maps
 from ..train.step import Images
 from . import config as configs
 from .config import RunConfig
+from .networks import networks
 from .train import Trained, check_trainable, claim, describe, finish, fit_all, own_scores, test_scores
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def finetune(
     finished = team.lead(lambda: _claim(config, dataset, out, list(places.values()), resume=resume))
     if len(finished) == len(places):
         return _read_all(places, dataset, out, team)
-    models = configs.networks(config, dataset, **report)
+    models = networks(config, dataset, **report)
     for model in models.values():
         _try(model, config.finetune, len(dataset.classes))
     root = Path(config.features) if config.features else out / "features"

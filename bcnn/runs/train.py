@@ -39,6 +39,7 @@ from ..report import comparison
 from ..scorers import SCORERS
 from . import config as configs
 from .config import RunConfig
+from .networks import networks
 from .predictions import Prediction, predictions_of, write_predictions
 
 Tick = Callable[[str, int, int], None]  # stage, done, in all
@@ -76,7 +77,7 @@ def train(
     dataset = load_dataset(config.spec)
     check_trainable(dataset, config.spec)
     check_scorer(config)
-    models = configs.networks(config, dataset, **report)
+    models = networks(config, dataset, **report)
     team.lead(lambda: claim(config, dataset, out))
     root = Path(config.features) if config.features else out / "features"
     fit_all(models, dataset.of(TRAIN), root, config.extraction, team=team, tick=tick)

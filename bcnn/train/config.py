@@ -7,12 +7,11 @@ Paper: Sec. 3.2, "Training and evaluation": logistic regression first, then stoc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
 
-from ..errors import unknown_name
+from ..options import check, declared_by, option
+from .recipes import RECIPES
 
 VALIDATION, TEST = "validation", "test"
 SCHEDULES = ("constant", "cosine", "step")
@@ -20,77 +19,118 @@ SELECT_ON = (VALIDATION, TEST)
 SELECT_BY = ("loss", "accuracy")
 ON_NONFINITE = ("stop", "skip")
 
-# Change the way, not the result.
-HOW = ("on_nonfinite", "checkpoint_minutes", "checkpoint_activations", "cache_frozen", "memory_gb", "devices", "nodes")
+PANEL = "Fine-tuning (with --finetune)"
 
-_AT_LEAST: Mapping[str, float] = MappingProxyType(
-    {
-        "epochs": 1, "batch_size": 1, "momentum": 0, "weight_decay": 0, "warmup_epochs": 0, "step_epochs": 1,
-        "checkpoint_minutes": 0, "memory_gb": 0, "devices": 1, "nodes": 1, "val_share": 0,
-    }
-)  # fmt: skip
-_ABOVE_ZERO = ("lr", "init_c", "step_factor", "clip")
-_BELOW_ONE = ("momentum", "val_share")
-_CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"schedule": SCHEDULES, "select_on": SELECT_ON, "select_by": SELECT_BY, "on_nonfinite": ON_NONFINITE}
-)
+_option = partial(option, needs="finetune", panel=PANEL)
+_work = partial(option, needs="finetune", panel="Fine-tuning: how the work is done", result=False)
+
+
+@dataclass(frozen=True)
+class FinetuneSession:
+    """How a session of fine-tuning begins: options of `bcnn train` that the configuration does not hold."""
+
+    resume: bool = _option(
+        True,
+        help="Go on where an earlier session ended. --no-resume starts the training again from the beginning.",
+    )
+    recipe: str | None = _option(
+        None,
+        choices=tuple(RECIPES),
+        show_default="ours",
+        help="A set of values for the options of fine-tuning; paper has those of the authors (docs/finetuning.md). "
+        "Options that are given go first.",
+    )
 
 
 @dataclass(frozen=True)
 class FinetuneConfig:
     """What `bcnn train --finetune` takes besides the options of a run; the names are those of its options."""
 
-    epochs: int = 50
-    lr: float = 0.001
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch_size: int = 16  # images a step, over all processes
-    schedule: str = "constant"
-    warmup_epochs: float = 0.0
-    step_epochs: int = 30  # of schedule "step"
-    step_factor: float = 0.1
-    clip: float | None = None  # the largest length of the gradient
-    lr_scale: tuple[str, ...] = ()  # "conv5=0.1", "classifier=10"
-    decay_scale: tuple[str, ...] = ()  # "classifier=0"
-    freeze_until: str | None = None
-    val_share: float = 0.1  # of the training images; 0: none, the last epoch counts
-    select_on: str = VALIDATION
-    select_by: str = "loss"  # a few held-out images tell little by their accuracy
-    init_c: float = 1.0  # of the logistic regression
-    on_nonfinite: str = "stop"
-    checkpoint_minutes: float = 10.0
-    checkpoint_activations: bool = False
-    compile: bool = False
-    cache_frozen: bool = True
-    memory_gb: float = 1.0  # of each process, for decoded images
-    devices: int = 1
-    nodes: int = 1
+    epochs: int = _option(
+        50, at_least=1, help="How many times to go through the training images. The paper takes 50 to 100."
+    )
+    lr: float = _option(0.001, above=0, help="The learning rate. 0.001 is the paper's.")
+    momentum: float = _option(0.9, at_least=0, below=1, help="The momentum of the gradient descent.")
+    weight_decay: float = _option(5e-4, at_least=0, help="How strongly every step pulls all weights to zero.")
+    batch_size: int = _option(
+        16,
+        at_least=1,
+        help="Images per step, over all processes. --batch of them go through the network at a time.",
+    )
+    schedule: str = _option(
+        "constant", choices=SCHEDULES, help="How the learning rate changes with the epochs. The paper's is constant."
+    )
+    warmup_epochs: float = _option(0.0, at_least=0, help="Raise the learning rate from 0 over this many epochs.")
+    step_epochs: int = _option(
+        30, at_least=1, help="With --schedule step: how many epochs pass between two changes of the learning rate."
+    )
+    step_factor: float = _option(
+        0.1, above=0, help="With --schedule step: what the learning rate is multiplied by at a change."
+    )
+    clip: float | None = _option(
+        None, above=0, show_default="no limit", help="The largest length of the gradient; a longer one is shortened."
+    )
+    lr_scale: tuple[str, ...] = _option(
+        (),
+        show_default="the same rate for all",
+        help="The learning rate of a part relative to the others, such as scorer=10 or conv1=0.1. Repeat the "
+        "option for other parts.",
+    )
+    decay_scale: tuple[str, ...] = _option(
+        (),
+        show_default="the same for all",
+        help="The weight decay of a part relative to the others, such as scorer=0. Repeat the option for other parts.",
+    )
+    freeze_until: str | None = _option(
+        None, show_default="train all", help="Leave the layers up to and including this one as they are, such as conv4."
+    )
+    val_share: float = _option(
+        0.1,
+        at_least=0,
+        below=1,
+        help="The share of the training images that is held out to choose the epoch on. With 0 the network is trained "
+        "on all of them, and the last epoch is kept.",
+    )
+    select_on: str = _option(
+        VALIDATION,
+        choices=SELECT_ON,
+        help="The images that the epoch is chosen on. Take test ONLY to compare with published numbers: every output "
+        "says so.",
+    )
+    # By default the loss: a few held-out images tell little by their accuracy.
+    select_by: str = _option("loss", choices=SELECT_BY, help="The measure that the epoch is chosen by.")
+    init_c: float = _option(
+        1.0, above=0, flag="--init-C", help="C of the logistic regression that the last layer starts from."
+    )
+    on_nonfinite: str = _option(
+        "stop",
+        choices=ON_NONFINITE,
+        result=False,
+        help="What to do at a loss or gradient that is not finite: stop the training, or skip the step.",
+    )
+    checkpoint_minutes: float = _work(
+        10.0, at_least=0, help="Minutes between two saved states. The end of every epoch is saved in any case."
+    )
+    checkpoint_activations: bool = _work(
+        False, help="Compute the outputs of layers again in the backward pass, which saves memory."
+    )
+    compile: bool = _work(
+        False, result=True, help="Compile the network with torch.compile, which needs a C++ compiler."
+    )
+    cache_frozen: bool = _work(
+        True, help="Store the output of frozen layers once, instead of computing it again in every epoch."
+    )
+    memory_gb: float = _work(1.0, at_least=0, help="Gigabytes of memory for decoded images, per process.")
+    devices: int = _work(1, at_least=1, help="Processes or GPUs per machine. Under torchrun its own number goes first.")
+    nodes: int = _work(1, at_least=1, help="The number of machines.")
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise unknown_name("finetune", name, getattr(self, name), choices)
-        for field in fields(self):
-            self._check_number(field.name, getattr(self, field.name), whole=str(field.type) == "int")
+        check(self, "finetune")
         if self.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"finetune: expected warmup_epochs below epochs, got {self.warmup_epochs} and {self.epochs}."
             )
         _ = self.lr_factors, self.decay_factors
-
-    def _check_number(self, name: str, value: Any, *, whole: bool) -> None:
-        bounded = name in _AT_LEAST or name in _ABOVE_ZERO
-        if not bounded or (value is None and name == "clip"):
-            return
-        kind = int if whole else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
-            raise ValueError(f"finetune: expected {name} to be a {'whole ' if whole else ''}number, got {value!r}.")
-        if name in _AT_LEAST and value < _AT_LEAST[name]:
-            raise ValueError(f"finetune: expected {name} >= {_AT_LEAST[name]}, got {value}.")
-        if name in _ABOVE_ZERO and value <= 0:
-            raise ValueError(f"finetune: expected {name} > 0, got {value}.")
-        if name in _BELOW_ONE and value >= 1:
-            raise ValueError(f"finetune: expected {name} below 1, got {value}.")
 
     @property
     def lr_factors(self) -> dict[str, float]:
@@ -113,3 +153,7 @@ class FinetuneConfig:
             if not part.strip() or not 0 <= factors[part.strip()] < math.inf:
                 raise ValueError(f"finetune: expected {option} such as 'conv5=0.1', got {text!r}.")
         return factors
+
+
+# Change the way, not the result.
+HOW = tuple(name for name, declared in declared_by(FinetuneConfig).items() if not declared.result)

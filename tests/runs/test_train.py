@@ -243,8 +243,9 @@ def test_a_model_without_class_names_is_refused(tmp_path):
         ({"preset": ()}, "at least one preset"),
         ({"preset": ("average", "bcnn"), "eps": 0.1}, "a preset with a ridge for eps"),
         ({"preset": ("average",), "eps": 0.1}, "a preset with a ridge for eps"),
-        ({"eps": 1e300}, "eps from 0"),
-        ({"seed": -1}, "a seed from 0"),
+        ({"eps": 1e300}, "eps >= 0 and <= 1e"),
+        ({"eps": "much"}, "eps to be a number, got 'much'; the default is the preset's"),
+        ({"seed": -1}, "seed >= 0"),
         ({"classifier": "tree"}, "unknown classifier"),
         ({"C": 0.0}, "C > 0"),
     ],
@@ -256,7 +257,7 @@ def test_bad_configurations(options, message):
 
 def test_eps_goes_where_there_is_a_ridge(pictures, tmp_path):
     from bcnn.data.spec import load_dataset
-    from bcnn.runs.config import networks
+    from bcnn.runs.networks import networks
 
     models = networks(config_for(pictures, preset=("average", "bcnn", "o2p"), eps=0.5), load_dataset(str(pictures)))
     poolings = [model.config.head.pooling for model in models.values()]

@@ -34,7 +34,7 @@ def test_ours_is_the_default():
 
 
 def test_a_recipe_needs_fine_tuning():
-    with pytest.raises(ValueError, match="expected finetune with recipe"):
+    with pytest.raises(ValueError, match="recipe needs finetune"):
         from_options({"spec": "textures", "recipe": "paper"})
     with pytest.raises(ValueError, match=r"unknown recipe 'papre'.*did you mean 'paper'"):
         from_options({"spec": "textures", "finetune": True, "recipe": "papre"})
