@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..classify.accuracy import evaluate_scores
-from ..classify.fit import fit_classifier
+from ..classify.evaluate import Tested, fit_and_test, score_rows
+from ..classify.gram import scores as linear_scores
 from ..data.contract import TEST, TRAIN, Dataset, Sample
 from ..data.spec import load_dataset
 from ..features.extract import Extracted, extract
@@ -44,7 +44,7 @@ from ..train.source import Pixels, Source, StoredMaps, store_maps
 from ..train.step import Images
 from . import config as configs
 from .config import RunConfig
-from .train import Trained, check_trainable, claim, describe, finish, test_scores
+from .train import Trained, check_trainable, claim, describe, finish
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -258,7 +258,9 @@ def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Pat
             "finetune": {
                 **_record(run, model, progress),
                 "before": before,
-                "softmax": _accuracy(features, weight, bias),
+                "softmax": _accuracy(
+                    score_rows(features.matrix(TEST), lambda own: linear_scores(own, weight, bias), len(bias))
+                ),
             }
         }
 
@@ -268,20 +270,18 @@ def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Pat
 
 def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any]:
     """What the same classifier makes of the network as it was."""
-    matrix = Features(run.frozen[preset]).matrix(TRAIN)
-    fitted = fit_classifier(
-        matrix, matrix.labels, len(run.dataset.classes), kind=run.config.classifier, C=run.config.C, calibrate=False,
-        rescale=run.config.rescale,
-        groups=matrix.groups.numpy(), seed=run.config.seed, tick=lambda s, d, t: tick(f"before fine-tuning, {s}", d, t),
+    done = fit_and_test(
+        Features(run.frozen[preset]).matrix(TRAIN), tests.matrix(TEST), len(run.dataset.classes),
+        kind=run.config.classifier, C=run.config.C, calibrate=False, rescale=run.config.rescale, seed=run.config.seed,
+        tick=lambda s, d, t: tick(f"before fine-tuning, {s}", d, t),
     )  # fmt: skip
-    return _accuracy(tests, fitted.weight, fitted.bias)
+    return _accuracy(done.tested)
 
 
-def _accuracy(features: Features, weight: Any, bias: Any) -> dict[str, Any]:
-    scores, _, labels = test_scores(features, weight, bias)
-    if not len(labels):
+def _accuracy(tested: Tested) -> dict[str, Any]:
+    evaluation = tested.evaluation()
+    if evaluation is None:
         return {"accuracy": None}
-    evaluation = evaluate_scores(scores, labels, len(bias))
     return {"accuracy": evaluation.accuracy, "interval95": list(evaluation.interval)}
 
 

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .. import __version__, machine
 from ..classify.accuracy import Evaluation, evaluate_scores
-from ..classify.fit import LinearClassifier, fit_classifier
-from ..classify.flip import average_views
+from ..classify.evaluate import fit_rows, score_rows
+from ..classify.fit import LinearClassifier
 from ..classify.gram import scores as linear_scores
 from ..data.contract import TEST, TRAIN, Dataset, shown
 from ..data.spec import load_dataset
@@ -157,14 +156,12 @@ def finish(
     """Classifier and evaluation of one preset; `further` gives what else there is to say of the features."""
     matrix = features.matrix(TRAIN)
     start = time.perf_counter()
-    fitted = fit_classifier(
+    fitted = fit_rows(
         matrix,
-        matrix.labels,
         len(dataset.classes),
         kind=config.classifier,
         C=config.C,
         rescale=config.rescale,
-        groups=matrix.groups.numpy(),
         seed=config.seed,
         tick=lambda stage, done, total: tick(f"{preset}: {stage}", done, total),
     )
@@ -193,11 +190,8 @@ def finish(
 def test_scores(features: Features, weight: Tensor, bias: Tensor) -> tuple[Tensor, list[str], Tensor]:
     """Of a linear classifier, averaged over the views; names and labels of the images."""
     matrix = features.matrix(TEST)
-    names = [features.entries[row].name for row in matrix.rows]
-    labels = matrix.labels[:: matrix.num_views]
-    if not names:
-        return torch.empty(0, len(bias)), names, labels
-    return average_views(linear_scores(matrix, weight, bias), matrix.groups), names, labels
+    tested = score_rows(matrix, lambda own: linear_scores(own, weight, bias), len(bias))
+    return tested.scores, [features.entries[row].name for row in matrix.rows], tested.labels
 
 
 def write_results(
