@@ -1,81 +1,12 @@
 """Second-order (bilinear) pooling of CNN features, after Lin & Maji, "Improved Bilinear Pooling with CNNs" (2017).
 
-Names are imported when first used, so that the command line answers without waiting for torch.
+The public names are those of `__init__.pyi`; they are imported when first used, so that the command line answers
+without waiting for torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .classify.estimator import Classifier as Classifier
-    from .errors import ClampedSpectrumWarning as ClampedSpectrumWarning
-    from .errors import ConvergenceError as ConvergenceError
-    from .errors import GradientExceptionWarning as GradientExceptionWarning
-    from .errors import NoisySpectrumWarning as NoisySpectrumWarning
-    from .errors import NotConvergedWarning as NotConvergedWarning
-    from .errors import NotFiniteError as NotFiniteError
-    from .errors import NotPositiveDefiniteError as NotPositiveDefiniteError
-    from .errors import PrecisionFallbackWarning as PrecisionFallbackWarning
-    from .errors import SecondDerivativeError as SecondDerivativeError
-    from .matfun.compose import MatrixFunctionInfo as MatrixFunctionInfo
-    from .matfun.functions.logm import logm as logm
-    from .matfun.functions.powm import powm as powm
-    from .matfun.functions.sqrtm import sqrtm as sqrtm
-    from .matfun.modules import MatrixLog as MatrixLog
-    from .matfun.modules import MatrixPower as MatrixPower
-    from .matfun.modules import MatrixSqrt as MatrixSqrt
-    from .models.bcnn import BCNN as BCNN
-    from .models.bcnn import build_model as build_model
-    from .models.files import load as load
-    from .models.files import read_notes as read_notes
-    from .models.files import save as save
-    from .pooling.asymmetric import asymmetric_pool as asymmetric_pool
-    from .pooling.average import average_pool as average_pool
-    from .pooling.bilinear import bilinear_pool as bilinear_pool
-    from .pooling.head import Head as Head
-    from .pooling.head import describe as describe
-    from .pooling.normalize import L2Normalize as L2Normalize
-    from .pooling.normalize import SignedSqrt as SignedSqrt
-    from .pooling.normalize import l2_normalize as l2_normalize
-    from .pooling.normalize import signed_sqrt as signed_sqrt
-    from .pooling.triangle import full_matrix as full_matrix
-    from .pooling.triangle import upper_triangle as upper_triangle
+import lazy_loader
 
 __version__ = "0.1.0"
 
-_PUBLIC = {
-    "classify.estimator": ("Classifier",),
-    "errors": (
-        "ClampedSpectrumWarning", "ConvergenceError", "GradientExceptionWarning", "NoisySpectrumWarning",
-        "NotConvergedWarning", "NotFiniteError", "NotPositiveDefiniteError", "PrecisionFallbackWarning",
-        "SecondDerivativeError",
-    ),
-    "matfun.compose": ("MatrixFunctionInfo",),
-    "matfun.functions.logm": ("logm",),
-    "matfun.functions.powm": ("powm",),
-    "matfun.functions.sqrtm": ("sqrtm",),
-    "matfun.modules": ("MatrixLog", "MatrixPower", "MatrixSqrt"),
-    "models.bcnn": ("BCNN", "build_model"),
-    "models.files": ("load", "read_notes", "save"),
-    "pooling.asymmetric": ("asymmetric_pool",),
-    "pooling.average": ("average_pool",),
-    "pooling.bilinear": ("bilinear_pool",),
-    "pooling.head": ("Head", "describe"),
-    "pooling.normalize": ("L2Normalize", "SignedSqrt", "l2_normalize", "signed_sqrt"),
-    "pooling.triangle": ("full_matrix", "upper_triangle"),
-}  # fmt: skip
-_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
-
-__all__ = ["__version__", *_MODULE_OF]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'bcnn' has no attribute {name!r}")
-    value = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ += ["__version__"]

@@ -6,7 +6,7 @@ import csv
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; it takes the place of `path` when the block ends well."""
+    """A temporary path beside `path` to write to; it takes the place of `path` when the block ends well.
+
+    What was written is on the disk before it does, so that a machine that loses power has the old file or the new one.
+    """
     path = path.resolve()  # a link stays a link
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
@@ -24,11 +27,23 @@ def written_whole(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
+        _to_disk(temporary, os.O_RDWR)
         os.umask(mask := os.umask(0o077))  # the only way to ask for it
         temporary.chmod(0o666 & ~mask)
         temporary.replace(path)
+        with suppress(OSError):  # some systems cannot do that to a folder; the file is whole nevertheless
+            _to_disk(path.parent, os.O_RDONLY)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _to_disk(path: Path, flags: int) -> None:
+    """Wait until the file, or the list of names that a folder is, would survive a loss of power."""
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Any], about: Mapping[str, str], *, who: str, remedy: str) -> None:

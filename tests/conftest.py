@@ -35,6 +35,14 @@ def two_threads():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _nobody_waits_for_the_disk():
+    """Tests write thousands of small files, three milliseconds each, and none need outlive a loss of power."""
+    wait, os.fsync = os.fsync, lambda handle: None
+    yield
+    os.fsync = wait
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _each_kind_of_picture_is_drawn_once():
     """Runs draw what nobody looks at, a second each: the first picture of a function stands for its others, too.
 

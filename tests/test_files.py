@@ -40,6 +40,49 @@ def test_the_umask_holds_and_a_link_stays_a_link(tmp_path):
     assert target.stat().st_mode & 0o777 == 0o600
 
 
+def test_content_is_on_the_disk_before_its_name_and_the_name_afterwards(tmp_path, monkeypatch):
+    path, seen = tmp_path / "t.txt", []
+
+    def watched(handle):
+        name = os.readlink(f"/proc/self/fd/{handle}") if os.path.isdir("/proc/self/fd") else ""
+        seen.append((os.path.isdir(name), path.exists()))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    with written_whole(path) as temporary:
+        temporary.write_text("whole")
+    assert [exists for _, exists in seen] == [False, True]
+    if os.path.isdir("/proc/self/fd"):
+        assert [folder for folder, _ in seen] == [False, True]
+
+
+def test_folders_that_cannot_be_brought_to_the_disk_do_no_harm(tmp_path, monkeypatch):
+    opened = os.open
+
+    def refuse(path, flags, *rest, **options):
+        if os.path.isdir(path):
+            raise PermissionError(13, "a folder", str(path))
+        return opened(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with written_whole(tmp_path / "t.txt") as temporary:
+        temporary.write_text("whole")
+    assert (tmp_path / "t.txt").read_text() == "whole"
+
+
+def test_a_disk_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "t.txt"
+    path.write_text("old")
+
+    def fail(handle):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output error"), written_whole(path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_json_of_a_newer_version_is_refused():
     assert from_json(Point, {"x": 1, "y": [2, 3]}) == Point(1, (2, 3))
     with pytest.raises(ValueError, match="unknown field 'z' in Point"):

@@ -1,6 +1,7 @@
 """The tree tells the architecture: imports point down, the public names are those listed, nothing heavy comes along."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -55,14 +56,25 @@ def test_imports_point_down(module):
     assert not wrong, f"{module} imports {wrong}, which do not lie below it"
 
 
-def test_public_names_are_those_that_type_checkers_see():
-    tree = ast.parse((ROOT / "__init__.py").read_text())
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
-    seen = {(node.module, alias.name) for node in block.body for alias in node.names}
-    assert seen == {(module, name) for name, module in bcnn._MODULE_OF.items()}
-    assert all(getattr(bcnn, name) is not None for name in bcnn.__all__)
-    assert set(dir(bcnn)) == set(bcnn.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'sqrt'"):
+def public_names() -> list[tuple[str, str]]:
+    """Modules and names, as type checkers see them."""
+    imports = [node for node in ast.parse((ROOT / "__init__.pyi").read_text()).body if isinstance(node, ast.ImportFrom)]
+    assert all(alias.asname == alias.name for node in imports for alias in node.names)  # else they are private to them
+    return [(node.module, alias.name) for node in imports for alias in node.names]
+
+
+@pytest.mark.parametrize(("module", "name"), public_names())
+def test_public_names_are_those_that_type_checkers_see(module, name):
+    found = getattr(bcnn, name)
+    assert found is getattr(importlib.import_module(f"bcnn.{module}"), name)
+    assert (found.__module__, found.__name__) == (f"bcnn.{module}", name)  # it is from where it is defined
+
+
+def test_there_are_no_other_public_names():
+    names = [name for _, name in public_names()]
+    assert sorted(bcnn.__all__) == sorted([*names, "__version__"])
+    assert set(dir(bcnn)) == set(names)
+    with pytest.raises(AttributeError, match="bcnn attribute sqrt"):
         _ = bcnn.sqrt
 
 

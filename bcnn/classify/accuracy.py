@@ -67,19 +67,19 @@ def evaluate_scores(scores: Any, labels: Any, num_classes: int) -> Evaluation:
     )
 
 
-def wilson(correct: int, total: int, z: float = 1.959963984540054) -> tuple[float, float]:
-    """Wilson's interval of a proportion, 95 % by default.
+def wilson(correct: int, total: int) -> tuple[float, float]:
+    """Wilson's interval of a proportion, 95 %.
 
     Example:
         >>> [round(value, 3) for value in wilson(8, 10)]
         [0.49, 0.943]
     """
+    from scipy.stats import binomtest
+
     if not 0 <= correct <= total or not total:
         raise ValueError(f"wilson: expected 0 <= correct <= total and total > 0, got {correct} of {total}.")
-    share, extra = correct / total, z**2 / total
-    middle = (share + extra / 2) / (1 + extra)
-    half = z / (1 + extra) * (share * (1 - share) / total + extra / (4 * total)) ** 0.5
-    return (0.0 if correct == 0 else middle - half, 1.0 if correct == total else middle + half)
+    found = binomtest(correct, total).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def mcnemar(correct_a: Any, correct_b: Any) -> float:

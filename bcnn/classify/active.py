@@ -28,7 +28,7 @@ def polish(dual: Dual, b: Tensor, guess: Tensor, *, max_iters: int = 30) -> tupl
     y = dual.Y[:, 0]
     best, best_gap = b, float(dual.gap(b[:, None], (dual.K @ b)[:, None]))
     a = y * b
-    lower, upper = guess <= 0, guess >= dual.upper
+    lower, upper = guess <= 0, guess >= dual.upper_for(guess)
     num_solves = 0
     while num_solves < max_iters:
         num_solves += 1
@@ -48,14 +48,12 @@ def polish(dual: Dual, b: Tensor, guess: Tensor, *, max_iters: int = 30) -> tupl
 def next_sets(dual: Dual, a: Tensor, m: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Hold what left its bounds, let go what lies on the wrong side of its margin."""
     free = ~(lower | upper)
-    return (free & (a <= 0)) | (lower & (m <= 0)), (free & (a >= dual.upper)) | (upper & (m >= 0))
+    return (free & (a <= 0)) | (lower & (m <= 0)), (free & (a >= dual.upper_for(a))) | (upper & (m >= 0))
 
 
 def _solve(dual: Dual, y: Tensor, a: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """Multipliers with those of `lower` at 0, of `upper` at C, and the margin exactly 1 at all others."""
-    result = torch.zeros_like(a)
-    if upper.any():
-        result[upper] = dual.upper
+    result = torch.where(upper, dual.upper_for(a), torch.zeros_like(a))
     free = (~(lower | upper)).nonzero()[:, 0]
     if not len(free):
         return result

@@ -31,8 +31,9 @@ class State:
 
 def start(dual: Dual, warm: Tensor | None = None) -> State:
     """From zero, or from B of a similar problem; rho for the middle of K's eigenvalues and the size of C."""
-    top = float(torch.linalg.vector_norm(dual.K.sum(1)) / len(dual.K) ** 0.5)  # a lower bound of the largest
-    rho = max(0.05 * top**0.5, 1 / dual.upper)
+    sums = dual.K.sum(1) - (dual.K.diagonal() - dual.sizes)  # without what light samples add to the diagonal
+    top = float(torch.linalg.vector_norm(sums) / len(dual.K) ** 0.5)  # a lower bound of the largest
+    rho = max(0.05 * top**0.5, 1 / float(torch.as_tensor(dual.upper, dtype=dual.K.dtype).max()))
     if warm is None:
         zero = torch.zeros_like(dual.Y)
         return State(zero, zero.clone(), rho)

@@ -44,6 +44,7 @@ def cross_validate(
     groups: np.ndarray[Any, Any],
     folds: int,
     seed: int,
+    sample_weight: Tensor | None = None,
     warm: Tensor | None = None,
     rescale: Rescale = unchanged,
     tick: Callable[[int, int], None] = lambda done, total: None,
@@ -52,6 +53,9 @@ def cross_validate(
 
     A class of a single image is never held out: without it, the others could not be told from it. Where too few images
     remain, nothing is measured: the temperature is the default, and `calibrated` is False.
+
+    Sample weights go with their rows into the folds, which are made by numbers of groups; in temperature and accuracy a
+    group counts as much as its rows do on average.
     """
     fold = assign_folds(labels.numpy(), groups, folds, seed)
     _, first = np.unique(groups, return_index=True)
@@ -64,26 +68,34 @@ def cross_validate(
         out = torch.from_numpy(fold == i)
         seen, unseen = (~out).nonzero()[:, 0], out.nonzero()[:, 0]
         inner = K[seen][:, seen]
+        options = {
+            "warm": None if warm is None else warm[seen],
+            "sample_weight": None if sample_weight is None else sample_weight[seen],
+        }
         beta, bias = rescale(
-            inner, labels[seen], *_solve_quietly(kind, inner, labels[seen], num_classes, C, warm, seen)
+            inner, labels[seen], *_solve_quietly(kind, inner, labels[seen], num_classes, C=C, **options)
         )
         values[unseen] = K[unseen][:, seen] @ beta + bias
         tick(i + 1, num_folds)
     values = average_views(values, groups)[judged]
     truth = labels[first][judged]
-    accuracy = float((values.argmax(1) == truth).double().mean())
+    mass = None if sample_weight is None else average_views(sample_weight[:, None], groups)[judged][:, 0]
+    accuracy = float(_mean((values.argmax(1) == truth).double(), mass))
     everything = values if bool(judged.all()) else None
-    return Calibration(fit_temperature(values, truth), True, accuracy, everything)
+    return Calibration(fit_temperature(values, truth, mass), True, accuracy, everything)
+
+
+def _mean(values: Tensor, mass: Tensor | None) -> Tensor:
+    return values.mean() if mass is None else (values * mass).sum() / mass.sum()
 
 
 def _solve_quietly(
-    kind: ClassifierKind, K: Tensor, labels: Tensor, num_classes: int, C: float, warm: Tensor | None, rows: Tensor
+    kind: ClassifierKind, K: Tensor, labels: Tensor, num_classes: int, **options: Any
 ) -> tuple[Tensor, Tensor]:
     """One fold; if it falls short of its tolerance, so did or will the training, which says so."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)
-        start = None if warm is None else warm[rows]
-        solution = kind.solve(K, labels, num_classes, C=C, tol=FOLD_TOL, warm=start)
+        solution = kind.solve(K, labels, num_classes, tol=FOLD_TOL, **options)
     return solution.beta, solution.bias
 
 
@@ -109,12 +121,12 @@ def assign_folds(
     return result[index]
 
 
-def fit_temperature(scores: Tensor, labels: Tensor) -> float:
-    """T > 0 that makes softmax(scores / T) most likely, between 0.01 and 100."""
+def fit_temperature(scores: Tensor, labels: Tensor, mass: Tensor | None = None) -> float:
+    """T > 0 that makes softmax(scores / T) most likely, between 0.01 and 100; `mass` says how much each row counts."""
 
     def loss(log_temperature: float) -> float:
         logs = (scores / np.exp(log_temperature)).log_softmax(1)
-        return -float(logs.gather(1, labels[:, None]).mean())
+        return -float(_mean(logs.gather(1, labels[:, None])[:, 0], mass))
 
     found = minimize_scalar(loss, bounds=(np.log(1e-2), np.log(1e2)), method="bounded", options={"xatol": 1e-6})
     return float(np.exp(found.x))

@@ -4,8 +4,9 @@ With f = K a y, one problem a class, in the variables a (the multipliers):
 
 .. math:: \min_a \tfrac12 (ay)^T K (ay) - \sum_i a_i, \qquad 0 \le a_i \le C
 
-The squared hinge has no upper bound and K + I / (2C) in place of K. Everything is divided by the mean of K's diagonal,
-so that neither the unit of the features nor C asks for tolerances of its own; decision values f do not change by that.
+The squared hinge has no upper bound and K + I / (2C) in place of K. A sample of weight w has C w in place of C in both.
+Everything is divided by the mean of K's diagonal, so that neither the unit of the features nor C asks for tolerances of
+its own; decision values f do not change by that.
 
 Legend: K Gram matrix, the 1 of the bias and the squared hinge's ridge included; Y = +-1, one column a class (n, k);
 B = Y * a; m = 1 - Y * (K B), positive where a sample lies inside the margin.
@@ -25,14 +26,20 @@ class Dual:
 
     K: Tensor  # (n, n)
     Y: Tensor  # (n, k)
-    C: float  # in the units of K
+    C: float | Tensor  # in the units of K; with sample weights a number a row, (n, 1)
     squared: bool
     unit: float  # K and C were divided and multiplied by it
+    sizes: Tensor  # (n,) squared lengths of the samples: K's diagonal, with the ridge of the heaviest sample
 
     @property
-    def upper(self) -> float:
-        """The largest value of a multiplier."""
+    def upper(self) -> float | Tensor:
+        """The largest value of a multiplier; with sample weights of each, (n, 1)."""
         return float("inf") if self.squared else self.C
+
+    def upper_for(self, a: Tensor) -> float | Tensor:
+        """`upper` to go with multipliers of all problems, (n, k), or of one, (n,)."""
+        upper = self.upper
+        return upper[:, 0] if isinstance(upper, Tensor) and a.ndim == 1 else upper
 
     @property
     def num_classes(self) -> int:
@@ -41,7 +48,8 @@ class Dual:
 
     def clip(self, B: Tensor) -> Tensor:
         """The nearest B whose multipliers keep their bounds."""
-        return self.Y * (self.Y * B).clamp(0, self.upper)
+        a, upper = self.Y * B, self.upper
+        return self.Y * (a.clamp(min=0).minimum(upper) if isinstance(upper, Tensor) else a.clamp(0, upper))
 
     def of(self, classes: slice | Tensor) -> Dual:
         """The problems of some classes."""
@@ -62,7 +70,7 @@ class Dual:
 
     def noise(self, B: Tensor) -> Tensor:
         """What rounding does to F = K B, by Cauchy-Schwarz; shape (n, k)."""
-        length = self.K.diagonal().sqrt()
+        length = self.sizes.sqrt()
         return 4 * torch.finfo(B.dtype).eps * length[:, None] * (length @ B.abs())
 
     def objective(self, B: Tensor, F: Tensor) -> Tensor:
@@ -71,14 +79,20 @@ class Dual:
 
     def allowed_gap(self, B: Tensor, F: Tensor, tol: float) -> Tensor:
         """The gap at which decision values are right to `tol`, or what float64 can tell from none; shape (k,)."""
-        sharp = tol**2 / (2 * float(self.K.diagonal().max()))
+        sharp = tol**2 / (2 * float(self.sizes.max()))
         return (1e-14 * self.objective(B, F)).clamp(min=sharp)
 
 
-def make_dual(K: Tensor, Y: Tensor, C: float, *, squared: bool) -> Dual:
-    """The problems for a Gram matrix without bias; Y is +-1."""
+def make_dual(K: Tensor, Y: Tensor, C: float, *, squared: bool, sample_weight: Tensor | None = None) -> Dual:
+    """The problems for a Gram matrix without bias; Y is +-1, weights are positive, shape (n,)."""
     unit = float(K.diagonal().mean()) + 1
     scaled = (K + 1).div_(unit)
+    own: float | Tensor = C * unit
+    if sample_weight is not None:
+        own = own * sample_weight[:, None]
+    sizes = scaled.diagonal().clone()
     if squared:
-        scaled.diagonal().add_(1 / (2 * C * unit))
-    return Dual(scaled, Y, C * unit, squared, unit)
+        ridge = torch.as_tensor(1 / (2 * own), dtype=K.dtype).flatten()  # one number, or one a row
+        sizes += ridge.min()
+        scaled.diagonal().add_(ridge)
+    return Dual(scaled, Y, own, squared, unit, sizes)

@@ -83,8 +83,11 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Classifier:
-        """Train on images or features X and labels y of any kind."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Classifier:
+        """Train on images or features X and labels y of any kind; `sample_weight` multiplies their losses, shape (n,).
+
+        An image's views share its weight. A class whose samples all weigh 0 is known but never predicted.
+        """
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if self.batch_size < 1:
             raise ValueError(f"Classifier: expected batch_size >= 1, got {self.batch_size}.")
@@ -100,6 +103,11 @@ class Classifier(ClassifierMixin, BaseEstimator):
             groups = np.arange(len(features))
             self.model_ = None
         check_classification_targets(labels)
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if weights is not None and weights.shape != labels.shape:
+            raise ValueError(
+                f"Classifier: expected a sample weight a label, got shape {weights.shape} and {len(labels)} labels."
+            )
         self.classes_, own = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -108,6 +116,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self.classifier_ = fit_classifier(
             as_matrix(features), own[groups], len(self.classes_),
             kind=self.classifier, C=self.C, rescale=self.rescale, groups=groups, seed=seed,
+            sample_weight=None if weights is None else weights[groups],
         )  # fmt: skip
         return self
 

@@ -22,6 +22,7 @@ from .calibrate import Calibration, cross_validate
 from .gram import FeatureMatrix, as_matrix, combine, gram, scores
 from .rescale import RESCALES
 
+NEGLIGIBLE = 1e-30  # of the heaviest sample, or of 1 if that is less: lighter ones do not count
 ABSENT = -1e3  # the bias of a class without samples: it never wins, and its probability is zero in float32
 Tick = Callable[[str, int, int], None]
 
@@ -35,7 +36,7 @@ class LinearClassifier:
     temperature: float  # softmax(scores / temperature) are probabilities
     calibrated: bool  # whether the temperature was measured on held-out samples
     cv_accuracy: float | None  # of the groups of classes with two or more; None where there were too few for it
-    cv_scores: Tensor | None  # (groups, k), held-out, ascending groups; None where some group was never held out
+    cv_scores: Tensor | None  # (groups that count, k), held-out, ascending; None where one of them never was
     converged: bool
     gap: float
     num_iters: int
@@ -62,6 +63,7 @@ def fit_classifier(
     kind: str = "svm",
     C: float = 1.0,
     groups: Any = None,
+    sample_weight: Any = None,
     calibrate: bool = True,
     rescale: str = "none",
     folds: int = 5,
@@ -77,6 +79,9 @@ def fit_classifier(
         kind: a name of `CLASSIFIERS`.
         C: weight of the losses.
         groups: equal for rows of the same image (an image and its flip), which stay in one fold and are averaged.
+        sample_weight: what multiplies the loss of each sample, and its part in the temperature and in `cv_accuracy`,
+            >= 0, shape (n,); the medians of `rescale` know no weights. A sample of weight 0 does not count at all, a
+            class that has no others is one without samples.
         calibrate: fit the temperature and `cv_accuracy` on held-out scores; costs about twice the training.
         rescale: a name of `RESCALES`: "median" brings one-vs-rest classifiers to one scale, as the authors' scripts do;
             calibration comes after it.
@@ -93,25 +98,33 @@ def fit_classifier(
     matrix, hear = as_matrix(matrix), tick or (lambda stage, done, total: None)
     given = _checked_labels(labels, matrix.shape[0], num_classes)
     groups = _checked_groups(groups, len(given))
-    present, own = torch.unique(given, return_inverse=True)  # the solvers see classes that have samples
+    weights, counted = _checked_weights(sample_weight, len(given))
+    present, own = torch.unique(given[counted], return_inverse=True)  # the solvers see classes that have samples
     if len(present) < 2:
-        raise ValueError(f"fit_classifier: expected samples of at least 2 classes, got {len(present)}; add images.")
+        raise ValueError(
+            f"fit_classifier: expected samples of at least 2 classes, got {len(present)}; add images"
+            f"{'.' if weights is None else ', or let more of them count: those whose weight is zero do not.'}"
+        )
     spent: dict[str, float] = {}
     with _timed(spent, "gram"):
-        K = gram(matrix, partial(hear, "gram"))
+        K = gram(matrix, partial(hear, "gram"))[counted][:, counted]  # the whole, or the rows that count
     with _timed(spent, "train"):
-        solution = CLASSIFIERS[kind].solve(K, own, len(present), C=C, tick=partial(hear, "train"))
+        solution = CLASSIFIERS[kind].solve(
+            K, own, len(present), C=C, sample_weight=weights, tick=partial(hear, "train")
+        )
     beta, bias_of_present = RESCALES[rescale](K, own, solution.beta, solution.bias)
     measured = Calibration(CLASSIFIERS[kind].temperature, calibrated=False)
     if calibrate:
         with _timed(spent, "calibrate"):
             measured = cross_validate(
-                CLASSIFIERS[kind], K, own, len(present), C=C, groups=groups, folds=folds, seed=seed, warm=solution.beta,
-                rescale=RESCALES[rescale], tick=partial(hear, "calibrate"),
+                CLASSIFIERS[kind], K, own, len(present), C=C, groups=groups[counted], folds=folds, seed=seed,
+                sample_weight=weights, warm=solution.beta, rescale=RESCALES[rescale], tick=partial(hear, "calibrate"),
             )  # fmt: skip
     with _timed(spent, "weights"):
         weight = torch.zeros(num_classes, matrix.shape[1])
-        weight[present] = combine(matrix, beta, partial(hear, "weights"))
+        everywhere = beta.new_zeros(len(given), len(present))
+        everywhere[counted] = beta
+        weight[present] = combine(matrix, everywhere, partial(hear, "weights"))
         bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, bias_of_present.float())
     return LinearClassifier(
         weight, bias, measured.temperature, measured.calibrated, measured.accuracy,
@@ -138,6 +151,23 @@ def _checked_groups(groups: Any, n: int) -> np.ndarray[Any, Any]:
     if given.shape != (n,):
         raise ValueError(f"fit_classifier: expected a group a row, {n} rows, got shape {given.shape}.")
     return given
+
+
+def _checked_weights(sample_weight: Any, n: int) -> tuple[Tensor | None, slice | Tensor]:
+    """The weights of the rows that count, and which rows these are."""
+    if sample_weight is None:
+        return None, slice(None)
+    given = torch.tensor(np.asarray(sample_weight, dtype=np.float64))
+    if given.shape != (n,):
+        raise ValueError(f"fit_classifier: expected a sample weight a row, {n} rows, got shape {tuple(given.shape)}.")
+    wrong = (~(given.isfinite() & (given >= 0))).nonzero()[:, 0]
+    if len(wrong):
+        row = int(wrong[0])
+        raise ValueError(
+            f"fit_classifier: expected sample weights >= 0 and finite, got {float(given[row])} in row {row}."
+        )
+    counted = (given > NEGLIGIBLE * min(1.0, float(given.max()))).nonzero()[:, 0]
+    return given[counted], counted
 
 
 def _with_absent(values: Tensor | None, present: Tensor, num_classes: int) -> Tensor | None:

@@ -76,19 +76,20 @@ def interior(dual: Dual, L: Tensor | None, *, max_iters: int = 80) -> tuple[Tens
         least = min(least, point.mu)
     guess = torch.where(best.a < best.z, -1.0, best.a)
     if best.bounded:
-        guess = torch.where((best.room < best.v) & (best.room < best.a), dual.C + 1.0, guess)
+        guess = torch.where((best.room < best.v) & (best.room < best.a), dual.upper_for(y) + 1.0, guess)
     return dual.clip((y * best.a)[:, None])[:, 0], guess, num_iters
 
 
 def _start(dual: Dual, y: Tensor) -> _Point:
     """The middle of the box, all products a z and room v of one size: long steps from the first."""
     bounded = not dual.squared
-    a = torch.full_like(y, dual.C / 2 if bounded else 1.0)
+    upper = dual.upper_for(y)
+    a = torch.ones_like(y) * (upper / 2 if bounded else 1 / (1 + dual.K.diagonal() - dual.sizes))
     gradient = y * (dual.K @ (y * a)) - 1
-    margin = max(1.0, float(gradient.abs().max()))
+    margin = max(1.0, float(gradient.abs().max())) * (a.max() / a)
     z = gradient.clamp(min=0) + margin
     if bounded:
-        return _Point(a, z, (-gradient).clamp(min=0) + margin, dual.C - a, True)
+        return _Point(a, z, (-gradient).clamp(min=0) + margin, upper - a, True)
     return _Point(a, z, torch.zeros_like(a), torch.ones_like(a), False)
 
 

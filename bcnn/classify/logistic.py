@@ -2,9 +2,10 @@ r"""Multinomial logistic regression from the Gram matrix.
 
 .. math:: \min_{W, c} \tfrac12 \|W\|^2 + C \sum_i -\log \mathrm{softmax}(W x_i + c)_{y_i}
 
-The intercepts are free, as in scikit-learn's LogisticRegression; two classes are its binary problem, whose single
-weight vector is the difference of ours. With K = L L^T the rows of L lie to each other as the samples do, so the
-problem is solved in L's columns, the eigenvectors of K, by Newton's method with conjugate gradients.
+each loss times the weight of its sample, if weights are given. The intercepts are free, as in scikit-learn's
+LogisticRegression; two classes are its binary problem, whose single weight vector is the difference of ours. With K = L
+L^T the rows of L lie to each other as the samples do, so the problem is solved in L's columns, the eigenvectors of K,
+by Newton's method with conjugate gradients.
 
 Legend: K Gram matrix (n, n); L factor (n, r); V weights in L's columns (r, k); P probabilities (n, k); beta (n, k).
 """
@@ -39,6 +40,7 @@ def solve_logistic(
     num_classes: int,
     *,
     C: float = 1.0,
+    sample_weight: Tensor | None = None,
     tol: float = 1e-6,
     max_iters: int = 100,
     warm: Tensor | None = None,
@@ -51,6 +53,7 @@ def solve_logistic(
         labels: whole numbers below `num_classes`, shape (n,).
         num_classes: k.
         C: weight of the losses.
+        sample_weight: positive numbers, float64, shape (n,), that multiply the losses; None: all are 1.
         tol: stop when a Newton step moves no decision value by more; the error is then far smaller.
         max_iters: Newton steps.
         warm: taken for the sake of the other classifiers; Newton's method starts at zero.
@@ -58,9 +61,10 @@ def solve_logistic(
 
     Returns: the solution; `converged` is False, and a NotConvergedWarning given, if the last step was larger.
     """
-    check_problem("solve_logistic", K, labels, num_classes, C)
-    weight = C / 2 if num_classes == 2 else C
-    problem = _Problem(_factor(K), torch.nn.functional.one_hot(labels.long(), num_classes).double(), weight)
+    check_problem("solve_logistic", K, labels, num_classes, C, sample_weight)
+    own = C / 2 if num_classes == 2 else C
+    Y = torch.nn.functional.one_hot(labels.long(), num_classes).double()
+    problem = _Problem(_factor(K), Y, own, K.new_ones(1) if sample_weight is None else sample_weight)
     x = torch.zeros(problem.L.shape[1] + 1, num_classes, dtype=torch.float64)
     change, gap, num_iters = float("inf"), float("inf"), 0
     while change > tol and num_iters < max_iters:
@@ -86,10 +90,11 @@ def solve_logistic(
 class _Problem:
     """The objective over x = V with the intercepts as the last row, shape (r + 1, k)."""
 
-    def __init__(self, L: Tensor, Y: Tensor, C: float):
-        self.L, self.Y, self.C = L, Y, C
+    def __init__(self, L: Tensor, Y: Tensor, C: float, mass: Tensor):
+        self.L, self.Y, self.C, self.mass = L, Y, C, mass[:, None]  # mass: of each sample, or one number for all
+        self.total = float(mass.expand(len(Y)).sum())
         self.spectrum = L.square().sum(0)  # eigenvalues of K
-        size = float(self.spectrum.sum().sqrt()) + len(Y) ** 0.5
+        size = float(mass.max()) * (float(self.spectrum.sum().sqrt()) + len(Y) ** 0.5)
         self.rounding = 4 * torch.finfo(L.dtype).eps * C * size  # no gradient can be told from none below this
 
     def evaluate(self, x: Tensor) -> tuple[float, Tensor, Tensor]:
@@ -97,9 +102,9 @@ class _Problem:
         scores = self.L @ x[:-1] + x[-1]
         logs = scores.log_softmax(1)
         P = logs.exp()
-        slope = self.C * (P - self.Y)
+        slope = self.C * self.mass * (P - self.Y)
         gradient = torch.cat([x[:-1] + self.L.mT @ slope, slope.sum(0, keepdim=True)])
-        value = 0.5 * x[:-1].square().sum() - self.C * (self.Y * logs).sum()
+        value = 0.5 * x[:-1].square().sum() - self.C * (self.mass * self.Y * logs).sum()
         return float(value), gradient, P
 
     def change(self, step: Tensor) -> float:
@@ -110,12 +115,12 @@ class _Problem:
     def times_hessian(self, P: Tensor, x: Tensor) -> Tensor:
         """The Hessian at probabilities P times x."""
         change = P * (self.L @ x[:-1] + x[-1])
-        change = self.C * (change - P * change.sum(1, keepdim=True))
+        change = self.C * self.mass * (change - P * change.sum(1, keepdim=True))
         return torch.cat([x[:-1] + self.L.mT @ change, change.sum(0, keepdim=True)])
 
     def newton_step(self, P: Tensor, gradient: Tensor, accuracy: float) -> Tensor:
         """The solution of H x = -gradient by conjugate gradients; nearly diagonal in the eigenvectors of K."""
-        curvature = self.C * (P * (1 - P)).mean(0)  # (k,)
+        curvature = self.C * (self.mass * P * (1 - P)).mean(0)  # (k,)
         scale = torch.cat([1 + self.spectrum[:, None] * curvature, len(P) * curvature.clamp(min=1e-12)[None]])
 
         def precondition(residual: Tensor) -> Tensor:
@@ -156,7 +161,7 @@ def _factor(K: Tensor) -> Tensor:
 def _line_search(problem: _Problem, x: Tensor, value: float, gradient: Tensor, step: Tensor) -> Tensor:
     """Halve the step until the objective falls as it should, or by less than rounding shows."""
     slope, length = float((gradient * step).sum()), 1.0
-    blur = 1e-14 * (abs(value) + problem.C * len(problem.Y))
+    blur = 1e-14 * (abs(value) + problem.C * problem.total)
     for _ in range(30):
         tried = x + length * step
         if problem.evaluate(tried)[0] <= value + 1e-4 * length * slope + blur:

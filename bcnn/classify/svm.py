@@ -2,9 +2,9 @@ r"""One-vs-rest linear SVMs from the Gram matrix, exact: the paper's classifier 
 
 .. math:: \min_{w, b} \tfrac12 (\|w\|^2 + b^2) + C \sum_i \max(0, 1 - y_i (w^T x_i + b))
 
-or the squares of the losses; the bias is regularised, as in liblinear and scikit-learn's LinearSVC. `admm` takes all
-classes near their solutions, `together` makes them exact; those left over are finished one by one, by `active`, after
-`interior` where need be.
+or the squares of the losses, each times the weight of its sample, if weights are given; the bias is regularised, as in
+liblinear and scikit-learn's LinearSVC. `admm` takes all classes near their solutions, `together` makes them exact;
+those left over are finished one by one, by `active`, after `interior` where need be.
 
 Paper: Sec. 3.2.
 Legend: K Gram matrix (n, n); beta = y * multipliers (n, k), so that w = X^T beta and b = sum beta.
@@ -50,6 +50,7 @@ def solve_svm(
     *,
     C: float = 1.0,
     squared: bool = False,
+    sample_weight: Tensor | None = None,
     tol: float = TOL,
     max_iters: int = 200,
     warm: Tensor | None = None,
@@ -63,6 +64,7 @@ def solve_svm(
         num_classes: k. Two classes are one problem, mirrored.
         C: weight of the losses.
         squared: squared hinge instead of hinge.
+        sample_weight: positive numbers, float64, shape (n,), that multiply the losses; None: all are 1.
         tol: aimed at in decision values of the samples, targets being +-1; ten times as much is still taken for good.
         max_iters: of each step, at most.
         warm: beta of a similar problem to start from, shape (n, k).
@@ -70,11 +72,11 @@ def solve_svm(
 
     Returns: the solution; `converged` is False, and a NotConvergedWarning given, if a class missed that.
     """
-    check_problem("solve_svm", K, labels, num_classes, C)
+    check_problem("solve_svm", K, labels, num_classes, C, sample_weight)
     binary = num_classes == 2
     wanted = torch.tensor([1]) if binary else torch.arange(num_classes)
     Y = torch.where(labels.long()[:, None] == wanted, 1.0, -1.0).double()
-    dual = make_dual(K, Y, C, squared=squared)
+    dual = make_dual(K, Y, C, squared=squared, sample_weight=sample_weight)
     run = _Run(dual, tol, max_iters, tick)
     if not run.finish_by_rank():
         run.finish_from_admm(None if warm is None else warm[:, wanted] * dual.unit)
@@ -172,7 +174,9 @@ def _warn(bad: int, total: int, gap: float, C: float) -> None:
     )
 
 
-def check_problem(who: str, K: Tensor, labels: Tensor, num_classes: int, C: float) -> None:
+def check_problem(
+    who: str, K: Tensor, labels: Tensor, num_classes: int, C: float, sample_weight: Tensor | None = None
+) -> None:
     """Raise for what no classifier can be trained from."""
     if K.ndim != 2 or K.shape[0] != K.shape[1] or len(labels) != len(K):
         raise ValueError(f"{who}: expected K (n, n) and n labels, got {tuple(K.shape)} and {len(labels)} labels.")
@@ -183,4 +187,17 @@ def check_problem(who: str, K: Tensor, labels: Tensor, num_classes: int, C: floa
     if int(labels.min()) < 0 or int(labels.max()) >= num_classes:
         raise ValueError(
             f"{who}: expected labels from 0 to {num_classes - 1}, got {int(labels.min())} to {int(labels.max())}."
+        )
+    if sample_weight is None:
+        return
+    if sample_weight.shape != labels.shape or sample_weight.dtype != K.dtype:
+        raise ValueError(
+            f"{who}: expected {len(labels)} sample weights, {K.dtype}, got shape {tuple(sample_weight.shape)}, "
+            f"{sample_weight.dtype}."
+        )
+    low, high = float(sample_weight.min()), C * float(sample_weight.max())
+    if not (low > 0 and high < float("inf")):
+        raise ValueError(
+            f"{who}: expected sample weights > 0 and finite, times C too, got {low} to {float(sample_weight.max())}; "
+            "leave out samples of weight 0."
         )

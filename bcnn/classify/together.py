@@ -49,7 +49,7 @@ def polish_together(dual: Dual, B: Tensor, guess: Tensor, allowed: Tensor) -> tu
 
 def _solve(dual: Dual, B: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, int]:
     """B with the multipliers of `lower` at 0, of `upper` at C, and margins of 1 at all others; and the products."""
-    held = dual.Y * torch.zeros_like(B).masked_fill(upper, dual.upper)
+    held = dual.Y * torch.where(upper, dual.upper, torch.zeros_like(B))
     free = (~(lower | upper)).to(B.dtype)
     X = torch.where(free > 0, B, held)
     total = 0

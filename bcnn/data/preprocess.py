@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import stat
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,6 +135,7 @@ def open_image(path: Path) -> Image:
         regular file, not there or not to be read.
     """
     import PIL.Image
+    from PIL.ImageOps import exif_transpose
 
     _quiet_pillow()
     try:
@@ -141,32 +143,14 @@ def open_image(path: Path) -> Image:
             raise OSError("a folder or a device")
         with PIL.Image.open(path) as image:
             image.load()
-            turn = _TURNS.get(_orientation(image))
-            return to_rgb(image.copy() if turn is None else image.transpose(PIL.Image.Transpose[turn]))
+            with suppress(Exception):  # whatever damaged EXIF data make happen: the picture is there nevertheless
+                exif_transpose(image, in_place=True)  # turned even where what is left of the EXIF cannot be written
+            return to_rgb(image.copy())
     except Exception as error:  # Pillow lets through whatever a damaged file makes happen
         if isinstance(error, OSError) and error.filename is not None:
             raise  # not there, not to be read: it names the file
         got = str(error) if type(error) is OSError else f"{type(error).__name__}: {error}"
         raise OSError(f"{path}: expected an image that Pillow can read, got {got}.") from None
-
-
-_TURNS = {
-    2: "FLIP_LEFT_RIGHT",
-    3: "ROTATE_180",
-    4: "FLIP_TOP_BOTTOM",
-    5: "TRANSPOSE",
-    6: "ROTATE_270",
-    7: "TRANSVERSE",
-    8: "ROTATE_90",
-}
-
-
-def _orientation(image: Image) -> int:
-    """How the camera was held; 1, upright, if that cannot be read: the picture is there nevertheless."""
-    try:
-        return int(image.getexif().get(0x0112, 1))
-    except Exception:  # whatever damaged EXIF data make happen
-        return 1
 
 
 def _quiet_pillow() -> None:

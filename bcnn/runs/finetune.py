@@ -18,10 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from ..classify.accuracy import evaluate_scores
-from ..classify.fit import fit_classifier
+from ..classify.evaluate import Tested, fit_and_test
 from ..data.contract import TEST, TRAIN, Dataset, Sample
 from ..data.spec import load_dataset
 from ..features.extract import Extracted, extract
@@ -46,7 +43,8 @@ from ..train.step import Images
 from . import config as configs
 from .config import RunConfig
 from .networks import networks
-from .train import Trained, check_trainable, claim, describe, finish, fit_all, own_scores, test_scores
+from .train import Trained, check_trainable, claim, describe, finish, fit_all
+from .train import test as test_network
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -271,7 +269,7 @@ def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Pat
     before = _before(run, preset, tests, tick)
 
     def further(features: Features) -> dict[str, Any]:
-        own = _accuracy(*own_scores(model.cpu(), features), len(run.dataset.classes))
+        own = _accuracy(test_network(model.cpu(), features))
         return {"finetune": {**_record(run, model, progress), "before": before, "softmax": own}}
 
     curves.plot(progress.history, progress.best_epoch, folder / "curves.png", selected_on=_selected_on(progress))
@@ -281,19 +279,18 @@ def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Pat
 
 def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any]:
     """What the same classifier makes of the network as it was."""
-    matrix = Features(run.frozen[preset]).matrix(TRAIN)
-    fitted = fit_classifier(
-        matrix, matrix.labels, len(run.dataset.classes), kind=run.config.classifier, C=run.config.C, calibrate=False,
-        rescale=run.config.rescale,
-        groups=matrix.groups.numpy(), seed=run.config.seed, tick=lambda s, d, t: tick(f"before fine-tuning, {s}", d, t),
+    done = fit_and_test(
+        Features(run.frozen[preset]).matrix(TRAIN), tests.matrix(TEST), len(run.dataset.classes),
+        kind=run.config.classifier, C=run.config.C, calibrate=False, rescale=run.config.rescale, seed=run.config.seed,
+        tick=lambda s, d, t: tick(f"before fine-tuning, {s}", d, t),
     )  # fmt: skip
-    return _accuracy(*test_scores(tests, fitted.weight, fitted.bias), len(run.dataset.classes))
+    return _accuracy(done.tested)
 
 
-def _accuracy(scores: Tensor, names: Sequence[str], labels: Tensor, num_classes: int) -> dict[str, Any]:
-    if not names:
+def _accuracy(tested: Tested) -> dict[str, Any]:
+    evaluation = tested.evaluation()
+    if evaluation is None:
         return {"accuracy": None}
-    evaluation = evaluate_scores(scores, labels, num_classes)
     return {"accuracy": evaluation.accuracy, "interval95": list(evaluation.interval)}
 
 

@@ -17,19 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .. import __version__, machine
-from ..classify.accuracy import Evaluation, evaluate_scores
-from ..classify.fit import LinearClassifier, fit_classifier
-from ..classify.flip import average_views
+from ..classify.accuracy import Evaluation
+from ..classify.evaluate import Tested, fit_rows, score_rows
+from ..classify.fit import LinearClassifier
 from ..classify.gram import scores as linear_scores
 from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.spec import load_dataset
 from ..features.extract import Extracted, ExtractOptions, extract
 from ..features.fitting import fit_or_read
-from ..features.folder import Features, digest_of, listed
+from ..features.folder import FeatureRows, Features, digest_of, listed
 from ..features.team import Team
 from ..files import written_whole
 from ..models.bcnn import BCNN, with_scorer
@@ -215,10 +214,9 @@ def finish(
         further: gives what else there is to say of the descriptors.
     """
     decision = _trained(model) if model.scorer is not None else _fitted(preset, config, model, features, tick)
-    scores, names, labels = own_scores(decision.model, features)
-    logits = scores / decision.temperature
-    predictions = predictions_of(logits, names, dataset.classes, labels)
-    evaluation = evaluate_scores(logits, labels, len(dataset.classes)) if len(labels) else None
+    tested, names = test(decision.model, features), names_of(features.matrix(TEST), features)
+    predictions = predictions_of(tested.scores / decision.temperature, names, dataset.classes, tested.labels)
+    evaluation = tested.evaluation(decision.temperature)
     metrics = {
         **_about(preset, config, dataset, features, model),
         **further(features),
@@ -237,14 +235,12 @@ def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, tic
     """The scorer from a linear classifier on the descriptors."""
     matrix, classes = features.matrix(TRAIN), features.classes
     start = time.perf_counter()
-    fitted = fit_classifier(
+    fitted = fit_rows(
         matrix,
-        matrix.labels,
         len(classes),
         kind=config.classifier,
         C=config.C,
         rescale=config.rescale,
-        groups=matrix.groups.numpy(),
         seed=config.seed,
         tick=lambda stage, done, total: tick(f"{preset}: {stage}", done, total),
     )
@@ -256,39 +252,29 @@ def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, tic
 
 def _trained(model: BCNN) -> _Decision:
     """The scorer that the network was trained with, which no linear classifier can take the place of."""
-    record: dict[str, Any] = {
-        "kind": model.config.scorer,
-        "C": None,
-        "rescale": "none",
-        "converged": True,
-        "cv_accuracy": None,
-    }
-    record |= {"gap": None, "num_iters": None, "temperature": 1.0, "calibrated": False, "untrained": []}
+    record: dict[str, Any] = dict.fromkeys(("C", "cv_accuracy", "gap", "num_iters"))
+    record |= {"kind": model.config.scorer, "rescale": "none", "converged": True}
+    record |= {"temperature": 1.0, "calibrated": False, "untrained": []}
     return _Decision(model, 1.0, False, record, {"fit": 0.0})
 
 
 @torch.inference_mode()
-def own_scores(model: BCNN, features: Features) -> tuple[Tensor, list[str], Tensor]:
-    """Of a network's own scorer, averaged over the views; names and labels of the test images."""
+def test(model: BCNN, features: Features) -> Tested:
+    """What a network's own scorer says of the test images, from their descriptors."""
     scorer: Any = model.scorer
-    if scorer.is_linear:
-        return test_scores(features, scorer.weight.detach().cpu(), scorer.bias.detach().cpu())
-    matrix = features.matrix(TEST)
-    names = [features.entries[row].name for row in matrix.rows]
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    parts = [model.score(part.to(device)).double().cpu() for part in matrix.parts()]
-    scores = torch.cat(parts) if parts else torch.empty(0, len(features.classes), dtype=torch.float64)
-    return average_views(scores, matrix.groups), names, matrix.labels[:: matrix.num_views]
+
+    def score(rows: FeatureRows) -> Tensor:
+        if scorer.is_linear:
+            return linear_scores(rows, scorer.weight.detach().cpu(), scorer.bias.detach().cpu())
+        device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        return torch.cat([model.score(part.to(device)).double().cpu() for part in rows.parts()])
+
+    return score_rows(features.matrix(TEST), score, len(features.classes))
 
 
-def test_scores(features: Features, weight: Tensor, bias: Tensor) -> tuple[Tensor, list[str], Tensor]:
-    """Of a linear classifier, averaged over the views; names and labels of the images."""
-    matrix = features.matrix(TEST)
-    names = [features.entries[row].name for row in matrix.rows]
-    labels = matrix.labels[:: matrix.num_views]
-    if not names:
-        return torch.empty(0, len(bias)), names, labels
-    return average_views(linear_scores(matrix, weight, bias), matrix.groups), names, labels
+def names_of(rows: FeatureRows, features: Features) -> list[str]:
+    """Of the images whose rows they are."""
+    return [features.entries[row].name for row in rows.rows]
 
 
 def write_results(

@@ -52,6 +52,7 @@ def test_top5_of_few_classes_is_one():
 )  # Newcombe, "Two-sided confidence intervals for the single proportion", 1998, Table I, and the formula
 def test_wilson_intervals(correct, total, interval):
     assert wilson(correct, total) == pytest.approx(interval, abs=5e-5)
+    assert {type(end) for end in wilson(correct, total)} == {float}  # as JSON wants them
 
 
 def test_mcnemar_is_the_binomial_test_of_the_disagreements():
@@ -89,5 +90,7 @@ def test_errors(arguments, message):
 def test_errors_of_the_statistics():
     with pytest.raises(ValueError, match="got 3 of 2"):
         wilson(3, 2)
+    with pytest.raises(ValueError, match="total > 0, got 0 of 0"):
+        wilson(0, 0)
     with pytest.raises(ValueError, match="the same samples"):
         mcnemar([True], [True, False])

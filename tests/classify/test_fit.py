@@ -145,6 +145,75 @@ def test_memory_map_and_progress(tmp_path):
     assert all(done == total for done, total in last.values())
 
 
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_a_sample_without_weight_does_not_count(kind):
+    X, labels = blobs(n=80)
+    labels[-1], counts = 4, np.arange(80) % 3 != 0  # the only sample of class 4 does not count
+    counts[-1] = False
+    weights = np.where(counts, np.random.default_rng(0).uniform(0.2, 3, 80), 0)
+    fitted = fit_classifier(X, labels, 5, kind=kind, sample_weight=weights)
+    without = fit_classifier(X[counts], labels[counts], 5, kind=kind, sample_weight=weights[counts])
+    assert fitted.absent == without.absent == (4,)
+    np.testing.assert_allclose(fitted.scores(X), without.scores(X), atol=1e-6)
+    np.testing.assert_allclose(fitted.cv_scores, without.cv_scores, atol=1e-6)
+    assert len(fitted.cv_scores) == counts.sum()
+    assert fitted.temperature == pytest.approx(without.temperature, rel=1e-5)
+    assert fitted.cv_accuracy == pytest.approx(without.cv_accuracy)
+    weights[~counts] = 1e-300
+    lightest = fit_classifier(X, labels, 5, kind=kind, sample_weight=weights)
+    assert torch.equal(lightest.weight, fitted.weight)
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_a_whole_weight_is_a_repeated_row(kind):
+    X, labels = blobs(n=60, strength=0.15)
+    weights = np.random.default_rng(0).integers(0, 4, 60)
+    rows = np.repeat(np.arange(60), weights)
+    weighted = fit_classifier(X, labels, 4, kind=kind, sample_weight=weights)
+    repeated = fit_classifier(X[rows], labels[rows], 4, kind=kind, calibrate=False)
+    np.testing.assert_allclose(weighted.scores(X), repeated.scores(X), atol=1e-5)
+    # Of the held-out scores, which repeated rows would have in other folds: one temperature, one accuracy.
+    scores, seen = weighted.cv_scores, np.flatnonzero(weights)
+    again = np.repeat(np.arange(len(seen)), weights[seen])
+    assert fit_temperature(scores[again], torch.from_numpy(labels[rows])) == pytest.approx(
+        weighted.temperature, rel=1e-4
+    )
+    assert weighted.cv_accuracy == pytest.approx((scores[again].argmax(1).numpy() == labels[rows]).mean())
+
+
+def test_weights_follow_their_rows_into_the_folds():
+    X, labels = blobs(n=60)
+    weights = np.random.default_rng(0).uniform(0.1, 5, 60)
+    fitted = fit_classifier(X, labels, 4, folds=3, seed=5, sample_weight=weights)
+    fold = assign_folds(labels, np.arange(60), 3, 5)
+    for i in range(3):
+        seen = fold != i
+        part = fit_classifier(X[seen], labels[seen], 4, calibrate=False, sample_weight=weights[seen])
+        np.testing.assert_allclose(fitted.cv_scores[~seen], part.scores(X[~seen]), atol=1e-3)
+
+
+def test_a_group_weighs_what_its_rows_do_on_average():
+    X, labels = blobs(n=60, strength=0.1)
+    views, groups = np.concatenate([X, X]), np.tile(np.arange(60), 2)
+    weights = np.random.default_rng(0).uniform(0.1, 5, 60)
+    alone = fit_classifier(X, labels, 4, C=2.0, sample_weight=weights)
+    both = fit_classifier(views, np.tile(labels, 2), 4, groups=groups, sample_weight=np.tile(weights, 2))
+    np.testing.assert_allclose(both.cv_scores, alone.cv_scores, atol=1e-2)
+    assert both.temperature == pytest.approx(alone.temperature, rel=1e-2)
+    assert both.cv_accuracy == pytest.approx(alone.cv_accuracy, abs=0.05)
+
+
+@pytest.mark.parametrize("rescale", ["none", "median"])
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_equal_weights_are_another_c(kind, rescale):
+    X, labels = blobs()
+    weighted = fit_classifier(X, labels, 4, kind=kind, rescale=rescale, sample_weight=np.full(120, 2.5))
+    other = fit_classifier(X, labels, 4, kind=kind, rescale=rescale, C=2.5)
+    np.testing.assert_allclose(weighted.scores(X), other.scores(X), atol=1e-5)
+    assert weighted.temperature == pytest.approx(other.temperature, rel=1e-3)
+    assert weighted.cv_accuracy == pytest.approx(other.cv_accuracy)
+
+
 def test_temperature():
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(5000, 4, generator=generator).double()
@@ -165,6 +234,14 @@ def test_temperature():
         ({"groups": np.zeros(120, int)}, "one label a group"),
         ({"groups": np.zeros(3, int)}, "120 rows"),
         ({"matrix": np.full((120, 2), np.nan)}, "row 0, column 0"),
+        ({"sample_weight": np.ones(3)}, r"a sample weight a row, 120 rows, got shape \(3,\)"),
+        ({"sample_weight": 2.0}, r"a sample weight a row, 120 rows, got shape \(\)"),
+        ({"sample_weight": np.arange(120) - 5.0}, r">= 0 and finite, got -5\.0 in row 0"),
+        ({"sample_weight": np.where(np.arange(120) == 7, np.nan, 1)}, "got nan in row 7"),
+        ({"sample_weight": np.where(np.arange(120) == 7, np.inf, 1)}, "got inf in row 7"),
+        ({"sample_weight": np.zeros(120)}, "at least 2 classes, got 0; .*weight is zero do not"),
+        ({"sample_weight": np.arange(120) % 4 == 1}, "at least 2 classes, got 1; .*weight is zero do not"),
+        ({"sample_weight": np.full(120, 1e308), "C": 1e3}, "finite, times C too"),
     ],
 )
 def test_errors(change, message):

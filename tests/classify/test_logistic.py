@@ -63,6 +63,45 @@ def test_repeated_rows():
     np.testing.assert_allclose(twice[:60], once, atol=1e-6)
 
 
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("make", [blobs, overlapping])
+def test_weighted_as_scikit_learn(make, k):
+    X, labels = make(n=90, k=k)
+    weights = np.random.default_rng(1).uniform(0.05, 4, 90)
+    ours, _ = solved(X, labels, k, C=3.0, sample_weight=torch.from_numpy(weights))
+    model = LogisticRegression(C=3.0, tol=1e-10, max_iter=100_000).fit(X, labels, sample_weight=weights)
+    np.testing.assert_allclose(torch.from_numpy(ours).softmax(1), model.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [blobs, overlapping])
+def test_a_whole_weight_is_a_repeated_row(make):
+    X, labels = make(n=60, k=3)
+    weights = np.random.default_rng(0).integers(1, 5, 60)
+    weighted, _ = solved(X, labels, 3, sample_weight=torch.from_numpy(weights).double())
+    rows = np.repeat(np.arange(60), weights)
+    repeated, _ = solved(X[rows], labels[rows], 3)
+    np.testing.assert_allclose(repeated, weighted[rows], atol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [1e-8, 1 / 3, 1.0, 1e4])
+@pytest.mark.parametrize("make", [blobs, overlapping])
+def test_equal_weights_are_another_c(make, weight):
+    X, labels = make(n=60, k=3)
+    weights = torch.full((60,), weight, dtype=torch.float64)
+    weighted, _ = solved(X, labels, 3, C=2.0, sample_weight=weights)
+    np.testing.assert_allclose(weighted, solved(X, labels, 3, C=2.0 * weight)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [blobs, overlapping])
+def test_optimal_for_weights_of_any_size(make):
+    X, labels = make(n=90, k=3)
+    weights = 10 ** np.random.default_rng(0).uniform(-6, 6, 90)
+    ours, solution = solved(X, labels, 3, sample_weight=torch.from_numpy(weights))
+    residual = weights[:, None] * (np.eye(3)[labels] - torch.from_numpy(ours).softmax(1).numpy())
+    np.testing.assert_allclose(X.T @ solution.beta.numpy(), X.T @ residual, atol=1e-6)
+    np.testing.assert_allclose(residual.sum(0), 0, atol=1e-6)
+
+
 def test_features_that_tell_nothing():
     ours, _ = solved(np.zeros((4, 2)), np.array([0, 0, 0, 1]), 2)
     np.testing.assert_allclose(torch.from_numpy(ours).softmax(1)[0], [0.75, 0.25], atol=1e-6)
@@ -84,3 +123,5 @@ def test_no_silence_when_it_stops_early():
 def test_errors():
     with pytest.raises(ValueError, match="solve_logistic: expected C > 0"):
         solve_logistic(torch.eye(2).double(), torch.tensor([0, 1]), 2, C=-1.0)
+    with pytest.raises(ValueError, match="solve_logistic: expected sample weights > 0"):
+        solve_logistic(torch.eye(2).double(), torch.tensor([0, 1]), 2, sample_weight=torch.zeros(2).double())

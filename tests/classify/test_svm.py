@@ -22,13 +22,14 @@ def decisions(X: np.ndarray, labels: np.ndarray, k: int, **options) -> tuple[np.
     return (K @ solution.beta + solution.bias).numpy(), solution
 
 
-def liblinear(X: np.ndarray, labels: np.ndarray, C: float, squared: bool) -> np.ndarray:
+def liblinear(X: np.ndarray, labels: np.ndarray, C: float, squared: bool, weights=None) -> np.ndarray:
     loss = "squared_hinge" if squared else "hinge"
-    return LinearSVC(loss=loss, C=C, tol=1e-10, max_iter=1_000_000, random_state=0).fit(X, labels).decision_function(X)
+    model = LinearSVC(loss=loss, C=C, dual=True, tol=1e-10, max_iter=1_000_000, random_state=0)
+    return model.fit(X, labels, sample_weight=weights).decision_function(X)
 
 
-def check_optimal(X: np.ndarray, labels: np.ndarray, solution, C: float, squared: bool, tol: float = 1e-5) -> None:
-    """Multipliers within bounds; margin above 1 only where they are 0, below 1 only where they are C."""
+def check_optimal(X: np.ndarray, labels: np.ndarray, solution, C, squared: bool, tol: float = 1e-5) -> None:
+    """Multipliers within bounds; margin above 1 only where they are 0, below 1 only where they are C, (n, 1) or one."""
     K = X @ X.T + 1
     Y = np.where(labels[:, None] == np.arange(solution.beta.shape[1]), 1.0, -1.0)
     a = Y * solution.beta.numpy()
@@ -39,7 +40,7 @@ def check_optimal(X: np.ndarray, labels: np.ndarray, solution, C: float, squared
     if squared:
         assert (abs(excess[a > 0]) < tol).all()
     else:
-        assert a.max() <= C * (1 + 1e-12)
+        assert (a <= C * (1 + 1e-12)).all()
         assert (excess[a >= C * (1 - 1e-12)] < tol).all()
         assert (abs(excess[(a > 0) & (a < C * (1 - 1e-12))]) < tol).all()
 
@@ -140,6 +141,71 @@ def test_very_unequal_classes():
     check_optimal(X, labels, solution, 10.0, False)
 
 
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("make", [blobs, overlapping])
+def test_weighted_as_liblinear(make, k, squared):
+    X, labels = make(n=90, k=k)
+    weights = np.random.default_rng(1).uniform(0.05, 4, 90)
+    ours, solution = decisions(X, labels, k, C=0.7, squared=squared, sample_weight=torch.from_numpy(weights))
+    reference = liblinear(X, labels, 0.7, squared, weights)
+    np.testing.assert_allclose(ours[:, 1] if k == 2 else ours, reference, atol=1e-5)
+    check_optimal(X, labels, solution, 0.7 * weights[:, None], squared)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("make", [blobs, overlapping])
+def test_a_whole_weight_is_a_repeated_row(make, squared):
+    X, labels = make(n=60, k=3)
+    weights = np.random.default_rng(0).integers(1, 5, 60)
+    weighted, _ = decisions(X, labels, 3, squared=squared, sample_weight=torch.from_numpy(weights).double())
+    rows = np.repeat(np.arange(60), weights)
+    repeated, _ = decisions(X[rows], labels[rows], 3, squared=squared)
+    np.testing.assert_allclose(repeated, weighted[rows], atol=1e-5)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("weight", [1e-8, 1 / 3, 1.0, 1e4])
+@pytest.mark.parametrize("make", [blobs, overlapping])
+def test_equal_weights_are_another_c(make, weight, squared):
+    X, labels = make(n=60, k=3)
+    weights = torch.full((60,), weight, dtype=torch.float64)
+    weighted, _ = decisions(X, labels, 3, C=2.0, squared=squared, sample_weight=weights)
+    other, _ = decisions(X, labels, 3, C=2.0 * weight, squared=squared)
+    np.testing.assert_allclose(weighted, other, atol=1e-6, rtol=1e-6)
+    assert (weighted.argmax(1) == other.argmax(1)).all()
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("make", [blobs, overlapping])
+def test_optimal_for_weights_of_any_size(make, squared):
+    X, labels = make(n=90, k=3)
+    weights = 10 ** np.random.default_rng(0).uniform(-6, 6, 90)
+    _, solution = decisions(X, labels, 3, squared=squared, sample_weight=torch.from_numpy(weights))
+    check_optimal(X, labels, solution, weights[:, None], squared, tol=1e-4)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("make", [blobs, overlapping])
+def test_next_to_no_weight_is_no_weight(make, squared):
+    X, labels = make(n=90, k=3)
+    heavy = np.arange(90) % 2 == 0
+    weights = torch.from_numpy(np.where(heavy, 1.0, 1e-20))
+    weighted, _ = decisions(X, labels, 3, squared=squared, sample_weight=weights)
+    without, _ = decisions(X[heavy], labels[heavy], 3, squared=squared)
+    np.testing.assert_allclose(weighted[heavy], without, atol=1e-6)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_a_sample_that_outweighs_all_others_is_classified_right(squared):
+    X, labels = overlapping(n=90)
+    wrong = int((decisions(X, labels, 3, squared=squared)[0].argmax(1) != labels).argmax())
+    weights = torch.ones(90, dtype=torch.float64)
+    weights[wrong] = 1e12
+    ours, _ = decisions(X, labels, 3, squared=squared, sample_weight=weights)
+    assert (ours[wrong] * np.where(np.arange(3) == labels[wrong], 1, -1) > 1 - 1e-6).all()
+
+
 @pytest.mark.parametrize("make", [blobs, overlapping])
 def test_the_same_to_the_last_digit(make):
     X, labels = make()
@@ -200,6 +266,11 @@ def test_progress():
         ({"num_classes": 1}, "at least 2 classes"),
         ({"num_classes": 3}, "labels from 0 to 2, got 0 to 3"),
         ({"labels": torch.zeros(3, dtype=torch.long)}, "n labels"),
+        ({"sample_weight": torch.ones(3).double()}, r"expected 20 sample weights, .*got shape \(3,\)"),
+        ({"sample_weight": torch.ones(20)}, r"torch\.float64, got shape \(20,\), torch\.float32"),
+        ({"sample_weight": torch.arange(20).double()}, "sample weights > 0 .*got 0.0 to 19.0; leave out samples"),
+        ({"sample_weight": torch.full((20,), torch.nan).double()}, "sample weights > 0 and finite"),
+        ({"sample_weight": torch.full((20,), 1e300, dtype=torch.float64), "C": 1e10}, "finite, times C too"),
     ],
 )
 def test_errors(change, message):

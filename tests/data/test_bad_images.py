@@ -71,6 +71,31 @@ def test_a_turned_camera_is_turned_back(tmp_path, orientation):
     np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "a.png")), np.asarray(photograph()))
 
 
+@pytest.mark.parametrize("suffix", ["png", "webp"])
+@pytest.mark.parametrize("make", [photograph, palette, lambda: photograph().convert("RGBA")])
+def test_palettes_and_alpha_turn_with_the_picture(tmp_path, suffix, make):
+    path, exif = tmp_path / f"a.{suffix}", Image.Exif()
+    exif[0x0112] = 6
+    make().save(path, exif=exif)
+    with Image.open(path) as stored:
+        expected = stored.convert("RGBA").convert("RGB").transpose(PIL.Image.Transpose.ROTATE_270)
+    opened = open_image(path)
+    assert type(opened) is Image.Image  # and no longer the file
+    np.testing.assert_array_equal(np.asarray(opened), np.asarray(expected))
+
+
+def test_a_turn_is_made_though_the_rest_of_the_exif_data_is_damaged(tmp_path, monkeypatch):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photograph().save(tmp_path / "a.jpg", exif=exif)
+
+    def fail(self, offset=8):
+        raise ValueError("a tag that cannot be written again")
+
+    monkeypatch.setattr(Image.Exif, "tobytes", fail)
+    assert open_image(tmp_path / "a.jpg").size == (36, 48)
+
+
 @pytest.mark.parametrize(
     "exif",
     [

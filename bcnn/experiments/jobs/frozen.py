@@ -21,10 +21,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from ...classify.accuracy import accuracy_of
-from ...classify.fit import fit_classifier
-from ...classify.flip import average_views
-from ...classify.gram import as_matrix, scores
+from ...classify.evaluate import fit_and_test
 from ...data.contract import TEST, TRAIN
 from ...features.folder import FeatureRows
 from ...parts.shapes import Maps, Spd
@@ -120,26 +117,20 @@ class Frozen:
         """Accuracy on the test images, and what was predicted."""
         stored, num_classes = shop.stored(self.source, self.pooling), len(shop.dataset(self.source.dataset).classes)
         head, begin = Head(self.head).eval(), time.perf_counter()
-        with descriptors(head, stored.matrix(TRAIN), shop, self.name) as train:
-            own, described = stored.matrix(TRAIN), time.perf_counter()
-            fitted = fit_classifier(
-                as_matrix(train),
-                own.labels,
-                num_classes,
-                kind="svm",
-                C=self.C,
-                groups=own.groups.numpy(),
-                calibrate=False,
-                rescale=self.rescale,
-            )
-        fit_s = time.perf_counter() - described
-        rows = stored.matrix(TEST)
-        if not len(rows.rows):
+        own = stored.matrix(TRAIN)
+        done = fit_and_test(
+            own,
+            stored.matrix(TEST),
+            num_classes,
+            opened=lambda rows: descriptors(head, rows, shop, self.name),
+            kind="svm",
+            C=self.C,
+            calibrate=False,
+            rescale=self.rescale,
+        )
+        fitted, tested, found = done.classifier, done.tested, done.tested.evaluation()
+        if found is None:
             raise ValueError(f"reproduce: expected test images of {self.source.dataset} that can be read, got none.")
-        with descriptors(head, rows, shop, self.name) as test:
-            values = average_views(scores(as_matrix(test), fitted.weight, fitted.bias), rows.groups)
-        truth = rows.labels[:: rows.num_views]
-        found = accuracy_of(values, truth, num_classes)
         return {
             "accuracy": found.accuracy,
             "top5_accuracy": found.top5_accuracy,
@@ -147,11 +138,15 @@ class Frozen:
             "num_test": found.num_images,
             "num_train": len(own.rows),
             "num_broken": len(stored.broken),
-            "truth": truth.tolist(),
-            "predicted": values.argmax(1).tolist(),
+            "truth": tested.labels.tolist(),
+            "predicted": tested.scores.argmax(1).tolist(),
             "num_features": int(fitted.weight.shape[1]),
             "converged": fitted.converged,
-            "time_s": {"fit": fit_s, "all": time.perf_counter() - begin, "describe": stored.time_s},
+            "time_s": {
+                "fit": sum(fitted.time_s.values()),
+                "all": time.perf_counter() - begin,
+                "describe": stored.time_s,
+            },
         }
 
 
