@@ -191,7 +191,7 @@ def _measure(name: str, run: Callable[[Tick], list[dict[str, Any]]], report: Any
     import torch
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from .. import files, machine
+    from .. import machine
 
     out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
     if threads:
@@ -209,10 +209,7 @@ def _measure(name: str, run: Callable[[Tick], list[dict[str, Any]]], report: Any
 
     with progress:
         records = run(tick)
-    console.print(report.terminal_table(records))
+    console.print(report.LAYOUT.terminal(records))
     stem = out / f"{name}_{machine.slug()}"
-    files.write_csv(stem.with_name(stem.name + ".csv"), records)
-    with files.written_whole(stem.with_name(stem.name + ".md")) as path:
-        path.write_text(report.markdown(records))
-    report.plot(records, stem.with_name(stem.name + ".png"))
+    report.LAYOUT.write(records, stem)
     console.print(f"Written: {stem}.csv, .md, .png", soft_wrap=True)

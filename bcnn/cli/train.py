@@ -180,8 +180,8 @@ def _comparison(runs: Any, finetune: bool) -> Any:
 
     metrics = [run.metrics for run in runs]
     if finetune:
-        return before_after.terminal_table(before_after.records_of(metrics))
-    return comparison.terminal_table(comparison.records_of(metrics, [run.predictions for run in runs]))
+        return before_after.LAYOUT.terminal(before_after.records_of(metrics))
+    return comparison.LAYOUT.terminal(comparison.records_of(metrics, [run.predictions for run in runs]))
 
 
 def _config(values: dict[str, Any]) -> Any:

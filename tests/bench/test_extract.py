@@ -4,6 +4,7 @@ import pytest
 
 from bcnn.bench.extract import Settings, quick, run, to_records
 from bcnn.report import extract as report
+from bcnn.report import figures
 
 
 @pytest.mark.slow
@@ -18,6 +19,6 @@ def test_quick_run(tmp_path):
     assert whole["images_per_s"] > 0
     assert many["memory_mb"] < 1.2 * few["memory_mb"]  # four times the images
     assert set(heard) == {"speed", "memory"}
-    assert "| 128 images |" in report.markdown(records)
-    report.plot(records, tmp_path / "p.png")
+    assert "| 128 images |" in report.LAYOUT.markdown(records)
+    figures.save(report.LAYOUT.figure(records), tmp_path / "p.png")
     assert (tmp_path / "p.png").stat().st_size > 1000

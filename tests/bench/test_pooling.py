@@ -16,7 +16,7 @@ def test_quick_run_writes_what_it_prints(tmp_path):
     (path,) = tmp_path.glob("pooling_*.csv")
     records = read_csv(path)
     assert {p.suffix for p in tmp_path.iterdir()} == {".csv", ".md", ".png"}
-    assert path.with_suffix(".md").read_text() == report.markdown(records)
+    assert path.with_suffix(".md").read_text() == report.LAYOUT.markdown(records)
     by_case = {record["case"]: record for record in records}
     assert float(by_case["thick: eigh + autograd"]["ratio"]) == 1
     assert float(by_case["thin"]["root_error"]) < 1e-6

@@ -114,11 +114,11 @@ def test_the_command_writes_what_it_prints(tmp_path):
     records = read_csv(path)
     assert [record["case"] for record in records] == list(HEADS)
     assert all(record["machine"] and record["torch"] for record in records)
-    assert path.with_suffix(".md").read_text() == report.markdown(records)
+    assert path.with_suffix(".md").read_text() == report.LAYOUT.markdown(records)
     assert "improved_bcnn" in result.output
     table = runpy.run_path(str(UPDATE_DOCS))["TABLES"]["bench step"]
     table.func.__globals__["RESULTS"] = tmp_path
-    assert table("all") == report.markdown(records)
+    assert table("all") == report.LAYOUT.markdown(records)
 
 
 @pytest.mark.parametrize(

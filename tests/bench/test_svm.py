@@ -23,7 +23,7 @@ def test_quick_run_writes_what_it_prints(tmp_path, monkeypatch):
     (path,) = tmp_path.glob("svm_*.csv")
     records = read_csv(path)
     assert {p.suffix for p in tmp_path.iterdir()} == {".csv", ".md", ".png"}
-    assert path.with_suffix(".md").read_text() == report.markdown(records)
+    assert path.with_suffix(".md").read_text() == report.LAYOUT.markdown(records)
     theirs, ours, calibrated = records
     assert float(theirs["ratio"]) == float(theirs["memory_ratio"]) == 1
     assert float(ours["difference"]) < 1e-3  # LinearSVC's tolerance
@@ -52,4 +52,4 @@ def test_preparations_are_counted_once():
 
 @pytest.mark.parametrize(("value", "text"), [(0.02, "1/50.0"), (1.0, "1.0"), (3.0, "3.0")])
 def test_ratios_as_text(value, text):
-    assert report._ratio(value) == text
+    assert report._ratio({"ratio": value}, "ratio") == text
