@@ -79,6 +79,7 @@ def evaluate(
         raise ValueError(f"--split: expected test, train or all, got {split!r}.")
     from ..features.folder import describe_broken
     from ..features.team import default_device
+    from ..report.tables import interval, percent
     from ..runs import predict as work
 
     recognizer = work.open_run(
@@ -94,9 +95,8 @@ def evaluate(
     if broken:
         text = describe_broken(broken, metrics["num_test"] + len(broken))
         console.print(text, style="yellow", markup=False, soft_wrap=True)
-    low, high = metrics["interval95"]
     console.print(
-        f"accuracy {100 * metrics['accuracy']:.1f} % ({100 * low:.1f} to {100 * high:.1f}) on {metrics['num_test']} "
+        f"accuracy {percent(metrics['accuracy'])} % ({interval(*metrics['interval95'])}) on {metrics['num_test']} "
         f"images of {metrics['dataset']} ({split}). Written: {place}",
         markup=False, soft_wrap=True,
     )  # fmt: skip

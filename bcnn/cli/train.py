@@ -217,6 +217,7 @@ def _avoid_broken_bfloat16(precision: str) -> None:
 
 def _summary(result: Any) -> str:
     from ..data.contract import shown
+    from ..report.tables import interval, percent
 
     metrics = result.metrics
     if metrics["accuracy"] is None:
@@ -224,9 +225,8 @@ def _summary(result: Any) -> str:
         if metrics["classifier"]["cv_accuracy"] is not None:
             text += f"; {100 * metrics['classifier']['cv_accuracy']:.1f} % in cross-validation"
     else:
-        low, high = metrics["interval95"]
         text = (
-            f"{result.preset}: accuracy {100 * metrics['accuracy']:.1f} % ({100 * low:.1f} to {100 * high:.1f}) "
+            f"{result.preset}: accuracy {percent(metrics['accuracy'])} % ({interval(*metrics['interval95'])}) "
             f"on {metrics['num_test']} test images"
         )
     if "finetune" in metrics:
