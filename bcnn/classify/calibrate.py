@@ -6,7 +6,6 @@ Reference: Guo et al., "On calibration of modern neural networks", ICML 2017 (te
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from ..errors import NotConvergedWarning
+from ..progress import Progress, silent
 from .contract import ClassifierKind
 from .flip import average_views
 from .rescale import Rescale, unchanged
@@ -46,7 +46,7 @@ def cross_validate(
     seed: int,
     warm: Tensor | None = None,
     rescale: Rescale = unchanged,
-    tick: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = silent,
 ) -> Calibration:
     """Score every row by a classifier that has not seen its group, and fit the temperature to that.
 
@@ -68,7 +68,7 @@ def cross_validate(
             inner, labels[seen], *_solve_quietly(kind, inner, labels[seen], num_classes, C, warm, seen)
         )
         values[unseen] = K[unseen][:, seen] @ beta + bias
-        tick(i + 1, num_folds)
+        progress("calibrate", i + 1, num_folds)
     values = average_views(values, groups)[judged]
     truth = labels[first][judged]
     accuracy = float((values.argmax(1) == truth).double().mean())

@@ -42,7 +42,7 @@ class Solution(Protocol):
 class ClassifierKind:
     """A solver and what can be said about it."""
 
-    solve: Callable[..., Solution]  # solve(K, labels, num_classes, *, C, tol, warm, tick)
+    solve: Callable[..., Solution]  # solve(K, labels, num_classes, *, C, tol, warm, progress), which says "train"
     about: str
     one_vs_rest: bool  # scores of two classes are f and -f
     temperature: float = 0.5  # of the scores, where there are too few images to measure it; margins aim at +-1

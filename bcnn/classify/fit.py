@@ -9,21 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import unknown_name
+from ..progress import Progress, silent
 from . import CLASSIFIERS
 from .calibrate import Calibration, cross_validate
 from .gram import FeatureMatrix, as_matrix, combine, gram, scores
 from .rescale import RESCALES
 
 ABSENT = -1e3  # the bias of a class without samples: it never wins, and its probability is zero in float32
-Tick = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def fit_classifier(
     rescale: str = "none",
     folds: int = 5,
     seed: int = 0,
-    tick: Tick | None = None,
+    tick: Callable[[str, int, int], None] = silent,
 ) -> LinearClassifier:
     """Train a classifier of `CLASSIFIERS`, and measure by cross-validation how sure its scores are.
 
@@ -90,7 +89,7 @@ def fit_classifier(
         raise unknown_name("fit_classifier", "classifier", kind, CLASSIFIERS)
     if rescale not in RESCALES:
         raise unknown_name("fit_classifier", "rescale", rescale, RESCALES)
-    matrix, hear = as_matrix(matrix), tick or (lambda stage, done, total: None)
+    matrix, progress = as_matrix(matrix), cast(Progress, tick)  # no stage has a note: three arguments will do
     given = _checked_labels(labels, matrix.shape[0], num_classes)
     groups = _checked_groups(groups, len(given))
     present, own = torch.unique(given, return_inverse=True)  # the solvers see classes that have samples
@@ -98,20 +97,20 @@ def fit_classifier(
         raise ValueError(f"fit_classifier: expected samples of at least 2 classes, got {len(present)}; add images.")
     spent: dict[str, float] = {}
     with _timed(spent, "gram"):
-        K = gram(matrix, partial(hear, "gram"))
+        K = gram(matrix, progress)
     with _timed(spent, "train"):
-        solution = CLASSIFIERS[kind].solve(K, own, len(present), C=C, tick=partial(hear, "train"))
+        solution = CLASSIFIERS[kind].solve(K, own, len(present), C=C, progress=progress)
     beta, bias_of_present = RESCALES[rescale](K, own, solution.beta, solution.bias)
     measured = Calibration(CLASSIFIERS[kind].temperature, calibrated=False)
     if calibrate:
         with _timed(spent, "calibrate"):
             measured = cross_validate(
                 CLASSIFIERS[kind], K, own, len(present), C=C, groups=groups, folds=folds, seed=seed, warm=solution.beta,
-                rescale=RESCALES[rescale], tick=partial(hear, "calibrate"),
+                rescale=RESCALES[rescale], progress=progress,
             )  # fmt: skip
     with _timed(spent, "weights"):
         weight = torch.zeros(num_classes, matrix.shape[1])
-        weight[present] = combine(matrix, beta, partial(hear, "weights"))
+        weight[present] = combine(matrix, beta, progress)
         bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, bias_of_present.float())
     return LinearClassifier(
         weight, bias, measured.temperature, measured.calibrated, measured.accuracy,

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from ..progress import at_stage
 from . import options as o
 from .common import device as check_device
 from .common import make_console
+from .progress import progress_bars
 
 FORMATS = ("table", "json", "csv")
 Run = Annotated[Path, typer.Argument(help="A run folder of `bcnn train`, or a model's file.", metavar="RUN")]
@@ -44,8 +46,8 @@ def predict(
     recognizer = work.open_run(run, batch=batch, workers=workers, device=check_device(device or default_device()))
     paths = work.find_images(_from_stdin(images))
     found, broken = [], []
-    with o.progress_bars("images", show=len(paths) > batch and sys.stderr.isatty()) as tick:
-        for result in work.predict(recognizer, paths, lambda done, total: tick("looking at images", done, total)):
+    with progress_bars(show=len(paths) > batch and sys.stderr.isatty()) as progress:
+        for result in work.predict(recognizer, paths, at_stage(progress, "looking at images")):
             if isinstance(result, OSError):
                 if strict:
                     raise result
@@ -86,10 +88,8 @@ def evaluate(
         run, batch=batch, workers=workers, strict=strict, device=check_device(device or default_device())
     )
     place = out or (run if run.is_dir() else run.parent) / f"evaluate_{_file_name(spec)}_{split}"
-    with o.progress_bars("images") as tick:
-        metrics = work.evaluate(
-            recognizer, spec, place, split=split, tick=lambda done, total: tick("looking at images", done, total)
-        )
+    with progress_bars() as progress:
+        metrics = work.evaluate(recognizer, spec, place, split=split, tick=at_stage(progress, "looking at images"))
     console = make_console()
     broken = metrics["broken"]
     if broken:

@@ -12,6 +12,7 @@ import typer
 from . import options as o
 from .common import device as check_device
 from .common import is_given, make_console, names
+from .progress import progress_bars
 
 SMOKE = "textures,per_class=10"
 SMOKE_DECIDES = ("networks", "weights", "size", "tuned_size", "epochs")
@@ -182,9 +183,9 @@ def _carry_out(plan: Any, results: Any, shop: Any) -> list[Any]:
     from ..experiments.run import carry_out
 
     overall, whole = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %", max(plan.seconds, 1e-9)
-    with o.progress_bars("images", overall=overall) as tick:
-        shop.tick = tick
-        return carry_out(plan, results, shop, lambda seconds: tick(overall, int(100 * seconds / whole), 100))
+    with progress_bars(overall=overall) as progress:
+        shop.tick = progress
+        return carry_out(plan, results, shop, lambda seconds: progress(overall, int(100 * seconds / whole), 100))
 
 
 def _tell(console: Any, shop: Any, failures: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ from . import options as o
 from . import tuning as t
 from .common import device as check_device
 from .common import names
+from .progress import progress_bars
 from .tuning import DEFAULT
 
 
@@ -54,9 +55,9 @@ def extract(
 
     team = join()
     dataset = load_dataset(spec)
-    with o.progress_bars("images", show=team.leads) as tick:
+    with progress_bars(show=team.leads) as progress:
         models = configs.networks(chosen, dataset, report=o.download_report())
-        places, done = describe(chosen, dataset, models, out, team=team, tick=tick)
+        places, done = describe(chosen, dataset, models, out, team=team, tick=progress)
     console = o.quiet_console(team.leads)
     before = done.num_images - done.num_done
     console.print(f"{done.num_images} images, {before} of them described before.")
@@ -168,8 +169,8 @@ def _run_frozen(chosen: Any, place: Path) -> tuple[Any, Any, bool]:
     from ..runs.train import train as run
 
     team = join()
-    with o.progress_bars("images", show=team.leads) as tick:
-        runs, done = run(chosen, place, team=team, tick=tick, report=o.download_report())
+    with progress_bars(show=team.leads) as progress:
+        runs, done = run(chosen, place, team=team, tick=progress, report=o.download_report())
     leave()
     return runs, done, team.leads
 

@@ -10,6 +10,7 @@ import typer
 from ..train.config import FinetuneConfig
 from . import options as o
 from .common import is_given, is_typed
+from .progress import progress_bars
 
 DEFAULT = FinetuneConfig()
 PANEL = "Fine-tuning (with --finetune)"
@@ -98,9 +99,9 @@ def run(chosen: Any, place: Path, *, resume: bool) -> tuple[Any, Any, bool]:
     fabric = start(devices=tuning.devices, nodes=tuning.nodes, precision=chosen.precision, device=chosen.device)
     team = join()
     try:
-        with o.progress_bars("images", show=team.leads) as tick, team.together():
+        with progress_bars(show=team.leads) as progress, team.together():
             runs, done = finetune(
-                chosen, place, fabric, resume=resume, team=team, tick=tick, report=o.download_report()
+                chosen, place, fabric, resume=resume, team=team, tick=progress, report=o.download_report()
             )
     except Interrupted:
         if team.leads:
