@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from bcnn.bench import BENCHMARKS, load
 from bcnn.experiments import EXPERIMENTS
 from bcnn.experiments.report import costs
 from bcnn.experiments.results import Results
 from bcnn.files import read_csv, written_whole
-from bcnn.report import comparison, extract, finetune, matfun, pooling, step, svm
+from bcnn.report import comparison, finetune
 from bcnn.report.document import Table
 from bcnn.report.markdown import table_markdown
 from bcnn.report.tables import interval, percent
@@ -48,12 +48,13 @@ def crossed(
 def matfun_table(argument: str) -> str:
     regime, function = argument.split()
     records = read_csv(only("matfun_*.csv"))
-    return matfun.LAYOUT.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
+    return load("matfun").layout.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
 
 
 def rivals_table(function: str) -> str:
     """Other packages beside ours, d = 512."""
-    return matfun.LAYOUT.markdown([r for r in read_csv(only("rivals_*.csv")) if r["function"] == function])
+    records = read_csv(only("rivals_*.csv"))
+    return load("matfun").layout.markdown([r for r in records if r["function"] == function])
 
 
 def small_table(function: str) -> str:
@@ -66,9 +67,10 @@ def small_table(function: str) -> str:
     return crossed("method", ratios, {d: f"d = {d}" for d in dims}, note=note)
 
 
-def bench_table(name: str, report: ModuleType, argument: str) -> str:
+def bench_table(name: str, argument: str) -> str:
     start = "" if argument == "all" else argument
-    return report.LAYOUT.markdown([r for r in read_csv(only(f"{name}_*.csv")) if r["group"].startswith(start)])
+    records = read_csv(only(f"{name}_*.csv"))
+    return load(name).layout.markdown([r for r in records if r["group"].startswith(start)])
 
 
 def train_table(argument: str) -> str:
@@ -116,13 +118,10 @@ def reproduced(argument: str) -> str:
 
 
 TABLES: dict[str, Callable[[str], str]] = {
+    **{f"bench {name}": partial(bench_table, name) for name in BENCHMARKS},
     "bench matfun": matfun_table,
     "bench small": small_table,
     "bench rivals": rivals_table,
-    "bench pooling": partial(bench_table, "pooling", pooling),
-    "bench svm": partial(bench_table, "svm", svm),
-    "bench extract": partial(bench_table, "extract", extract),
-    "bench step": partial(bench_table, "step", step),
     "eps": eps_table,
     "rescale": rescale_table,
     "train": train_table,
@@ -140,7 +139,7 @@ def rendered(text: str) -> str:
 
     kinds = "|".join(TABLES)
     text = re.sub(rf"<!-- ({kinds}): (.+?) -->\n.*?<!-- end -->", section, text, flags=re.DOTALL)
-    for name in ("matfun", "pooling", "svm", "extract", "step"):
+    for name in BENCHMARKS:
         stem = only(f"{name}_*.csv").stem
         text = re.sub(rf"(benchmarks/results/){name}_[\w.-]*?(\.(?:png|md|csv)\b)", rf"\g<1>{stem}\g<2>", text)
     return text
