@@ -135,12 +135,10 @@ def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]
 
 def _check(settings: Settings) -> None:
     """Raise for a name that is not known; a word has to be part of the name of some method."""
-    for name in settings.regime:
-        if name not in REGIMES:
-            raise unknown_name("bench matfun", "regime", name, REGIMES)
-    for name in settings.function:
-        if name not in SCALARS:
-            raise unknown_name("bench matfun", "function", name, SCALARS)
+    for kind, given, known in (("regime", settings.regime, REGIMES), ("function", settings.function, SCALARS)):
+        for name in given:
+            if name not in known:
+                raise unknown_name("bench matfun", kind, name, known)
     methods = cases(torch.eye(1)[None])
     names = dict.fromkeys(name for function in settings.function for name in methods[function])
     for word in settings.method:

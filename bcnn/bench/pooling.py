@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..features.bfloat16 import avoid_broken_amx
 from ..matfun.functions.sqrtm import SQRT, sqrtm
@@ -158,18 +158,12 @@ def _half_precision(model: BCNN, images: Tensor, settings: Settings, timed: Call
     cases: dict[str, Callable[[], Tensor]] = {
         "float32": partial(backbone, images),
         "bfloat16": lambda: half(images.bfloat16()),
-        "float32, autocast to bfloat16": lambda: _autocast(backbone, images),
+        "float32, autocast to bfloat16": partial(torch.autocast("cpu", dtype=torch.bfloat16)(backbone.forward), images),
     }
     group = f"{settings.backbone} forward at {settings.image_size} px, batch {len(images)}"
     records = timed(group, cases, len(images), {"bfloat16": settings.bfloat16_goal})
     reference = model.head(cases["float32"]())
     return [{**own, "cosine": float((model.head(cases[own["case"]]()) * reference).sum(-1).min())} for own in records]
-
-
-def _autocast(backbone: nn.Module, images: Tensor) -> Tensor:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        result: Tensor = backbone(images)
-    return result
 
 
 def _remarks() -> Iterator[str]:

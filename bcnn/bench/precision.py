@@ -97,7 +97,16 @@ def measure(A: Tensor, G: Tensor, *, tick: Callable[[int, int], None] = lambda d
             root, gradient = _run(method, a, g)
             found[name].append((_error(root, Z), _error(gradient, X)))
             tick(done := done + 1, total)
-    return [_summary(name, errors) for name, errors in found.items()]
+    return [
+        Precision(
+            method=name,
+            root_error=_worst(root for root, _ in errors),
+            gradient_error=_worst(gradient for _, gradient in errors),
+            num_nonfinite=sum(math.isnan(root) or math.isnan(gradient) for root, gradient in errors),
+            num_matrices=len(errors),
+        )
+        for name, errors in found.items()
+    ]
 
 
 def _check(A: Tensor, G: Tensor) -> None:
@@ -135,16 +144,6 @@ def _error(value: Tensor, exact: Extended) -> float:
         return math.nan
     difference = to_extended(value) - exact
     return float(np.sqrt((difference**2).sum() / (exact**2).sum()))
-
-
-def _summary(method: str, errors: list[tuple[float, float]]) -> Precision:
-    return Precision(
-        method=method,
-        root_error=_worst(root for root, _ in errors),
-        gradient_error=_worst(gradient for _, gradient in errors),
-        num_nonfinite=sum(math.isnan(root) or math.isnan(gradient) for root, gradient in errors),
-        num_matrices=len(errors),
-    )
 
 
 def _worst(errors: Iterable[float]) -> float:

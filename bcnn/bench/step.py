@@ -112,14 +112,14 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
-        """What has passed since the last call belongs to this part."""
+        """Count the time since the last call to this part."""
         now = time.perf_counter()
         self.laps[part] += 1e3 * (now - self._last)
         self._last = now
 
 
 class _Round(NamedTuple):
-    """What one round gave."""
+    """The times of one round."""
 
     alone_ms: float  # per image, decoded with nothing else running
     steps: dict[str, Laps]  # by head
@@ -150,9 +150,6 @@ def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]
         done, total = count(1), (settings.rounds + 1) * (len(HEADS) + 1)
         rounds = [_round(training, lambda: progress("steps", next(done), total)) for _ in range(settings.rounds + 1)]
     return [_record(group, case, rounds[1:], settings.batch) for case in HEADS]
-
-
-# --- what is trained --------------------------------------------------------------------------------------------------
 
 
 def _set_up(settings: Settings, folder: Path) -> _Training:
@@ -189,11 +186,9 @@ def _title(model: BCNN, settings: Settings) -> str:
 
 def _photographs(folder: Path) -> list[Sample]:
     """Files of made-up photographs."""
-    samples = []
-    for i in range(_NUM_PHOTOGRAPHS):
-        path = folder / f"{i}.jpg"
-        _photograph(numpy.random.default_rng(i)).save(path, quality=90)
-        samples.append(Sample(path.name, 0, TRAIN, path))
+    samples = [Sample(f"{i}.jpg", 0, TRAIN, folder / f"{i}.jpg") for i in range(_NUM_PHOTOGRAPHS)]
+    for i, sample in enumerate(samples):
+        _photograph(numpy.random.default_rng(i)).save(folder / sample.name, quality=90)
     return samples
 
 
@@ -208,9 +203,6 @@ def _photograph(rng: numpy.random.Generator) -> Image:
         colours = [numpy.asarray(fromarray(own).resize(_PHOTOGRAPH, Resampling.BICUBIC)) for own in blots]
         pixels += 24 * 0.85**octave * numpy.stack(colours, -1)
     return fromarray(pixels.round().clip(0, 255).astype(numpy.uint8))
-
-
-# --- steps ------------------------------------------------------------------------------------------------------------
 
 
 def _round(training: _Training, step_is_done: Callable[[], None]) -> _Round:
@@ -239,13 +231,10 @@ def _step(training: _Training, case: str, batches: Iterator[Tensor]) -> Laps:
 
 
 def backward_in_parts(model: BCNN, images: Tensor, labels: Tensor, lap: Callable[[str], None]) -> None:
-    """What ``cross_entropy(model(images), labels).backward()`` leaves in the parameters, part by part.
+    """Do as ``cross_entropy(model(images), labels).backward()``, part by part.
 
-    Args:
-        model: with a classifier.
-        images: shape (B, 3, H, W).
-        labels: shape (B,).
-        lap: hears the name of each part when it has been worked on: forward, then backward.
+    Each part takes the gradient that the next one leaves in its input; `lap` hears the name of each part when it has
+    been worked on, forward and then backward. Images have the shape (B, 3, H, W), labels (B,).
     """
     maps = model.features(images)
     lap(NETWORK)
@@ -262,7 +251,7 @@ def backward_in_parts(model: BCNN, images: Tensor, labels: Tensor, lap: Callable
 
 
 def _update(optimizer: torch.optim.SGD, case: str) -> None:
-    """As the training loop does it: the gradient's length tells whether it is finite."""
+    """Do as the training loop does: the length of the gradient tells whether it is finite."""
     grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(grads))
     if not norm < float("inf"):
@@ -271,9 +260,6 @@ def _update(optimizer: torch.optim.SGD, case: str) -> None:
         )
     optimizer.step()
     optimizer.zero_grad()
-
-
-# --- records and plot -------------------------------------------------------------------------------------------------
 
 
 def _record(group: str, case: str, rounds: Sequence[_Round], batch: int) -> dict[str, Any]:

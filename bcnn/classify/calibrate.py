@@ -97,7 +97,7 @@ def assign_folds(
     of_group = labels[first]
     if not np.array_equal(of_group[index], labels):
         bad = names[index[(of_group[index] != labels).argmax()]]
-        raise ValueError(f"cross_validate: expected one label a group, got several in group {bad!r}.")
+        raise ValueError(f"cross_validate: expected one label per group, got several in group {bad!r}.")
     generator = np.random.default_rng(seed)
     result = np.full(len(names), -1)
     offset = 0

@@ -123,7 +123,7 @@ def _checked_labels(labels: Any, n: int, num_classes: int) -> Tensor:
     given = torch.as_tensor(np.asarray(labels)).cpu()
     if given.ndim != 1 or len(given) != n or given.is_floating_point():
         raise ValueError(
-            f"fit_classifier: expected one whole number a row as labels, {n} rows, got {given.dtype} of shape "
+            f"fit_classifier: expected one whole number per row as labels, {n} rows, got {given.dtype} of shape "
             f"{tuple(given.shape)}."
         )
     if n == 0 or int(given.min()) < 0 or int(given.max()) >= num_classes:
@@ -135,7 +135,7 @@ def _checked_labels(labels: Any, n: int, num_classes: int) -> Tensor:
 def _checked_groups(groups: Any, n: int) -> np.ndarray[Any, Any]:
     given = np.arange(n) if groups is None else np.asarray(groups)
     if given.shape != (n,):
-        raise ValueError(f"fit_classifier: expected a group a row, {n} rows, got shape {given.shape}.")
+        raise ValueError(f"fit_classifier: expected one group per row, {n} rows, got shape {given.shape}.")
     return given
 
 

@@ -1,6 +1,6 @@
 """Products of feature matrices that are wider than memory, by blocks of columns: every number is read once.
 
-Legend: X features, a row an image (n, d); K = X X^T, the Gram matrix (n, n).
+Legend: X features, one row per image (n, d); K = X X^T, the Gram matrix (n, n).
 """
 
 from __future__ import annotations

@@ -110,7 +110,9 @@ def _print_counts(console: Console, report: CheckReport) -> None:
         [split, f"{c.images}", f"{c.classes} of {report.num_classes}", f"{c.smallest} / {c.median:g} / {c.largest}"]
         for split, c in report.counts.items()
     ]
-    _print_table(console, report.dataset, ["split", "images", "classes", "images a class: least / median / most"], rows)
+    _print_table(
+        console, report.dataset, ["split", "images", "classes", "images per class: least / median / most"], rows
+    )
     if report.smallest_size and report.largest_size:
         least, most = (f"{width} x {height}" for width, height in (report.smallest_size, report.largest_size))
         console.print(f"Sizes from {least} to {most} pixels.")

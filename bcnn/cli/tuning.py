@@ -34,7 +34,7 @@ Epochs = Annotated[int, _option(min=1, help="Times through the training images; 
 Lr = Annotated[float, _option(help="Learning rate; 0.001 is the paper's.")]
 Momentum = Annotated[float, _option(help="Of the gradient descent.")]
 WeightDecay = Annotated[float, _option(help="Pull of all weights to zero.")]
-BatchSize = Annotated[int, _option(min=1, help="Images a step, over all processes; --batch of them at a time.")]
+BatchSize = Annotated[int, _option(min=1, help="Images per step, over all processes; --batch of them at a time.")]
 Schedule = Annotated[str, _option(help="Of the learning rate: constant (the paper's), cosine, step.")]
 WarmupEpochs = Annotated[float, _option(help="Raise the learning rate from 0 over so many epochs.")]
 StepEpochs = Annotated[int, _option(min=1, help="Schedule step: every so many epochs ...")]
