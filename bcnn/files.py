@@ -59,7 +59,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], about: Mapping[str, st
 
 
 def write_csv(path: Path, records: Sequence[dict[str, Any]]) -> None:
-    """One line a record; floats in full, so that a table made from the file equals one made from the run."""
+    """One line per record; floats in full, so that a table made from the file equals one made from the run."""
     with written_whole(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(records[0]) if records else [], lineterminator="\n")
         writer.writeheader()

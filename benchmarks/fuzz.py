@@ -37,6 +37,8 @@ from bcnn import machine
 from bcnn.matfun.backward import BACKWARDS
 from bcnn.matfun.forward import FORWARDS
 from bcnn.matfun.plan import available_pairs
+from bcnn.report.document import Table
+from bcnn.report.markdown import table_markdown
 
 OUTCOMES = ("right", "refused", "warned", "WRONG")
 # How many rounding units, times sqrt(d), the E above may have. An iteration rounds once a product, of which there are
@@ -185,17 +187,13 @@ def gradient(case: Case, sigma: Tensor, U: Tensor, G: Tensor) -> Tensor:
 
 def table(counts: Counter[tuple[str, str, str]], num_cases: int) -> str:
     rows = sorted({(function, methods) for function, methods, _ in counts})
-    lines = [
-        f"**{num_cases} random cases, {', '.join(SPECTRA)} spectra, float32, float64, bfloat16, d 1 to 33**", "",
-        "| function | forward + backward | " + " | ".join(OUTCOMES) + " |",
-        "| --- | --- |" + " ---: |" * len(OUTCOMES),
-    ]  # fmt: skip
-    for function, methods in rows:
-        cells = " | ".join(str(counts[function, methods, outcome]) for outcome in OUTCOMES)
-        lines.append(f"| {function} | {methods} | {cells} |")
-    total = " | ".join(str(sum(n for (*_, o), n in counts.items() if o == outcome)) for outcome in OUTCOMES)
+    cells = [(*row, *(str(counts[(*row, outcome)]) for outcome in OUTCOMES)) for row in rows]
+    total = [str(sum(n for (*_, o), n in counts.items() if o == outcome)) for outcome in OUTCOMES]
+    title = f"{num_cases} random cases, {', '.join(SPECTRA)} spectra, float32, float64, bfloat16, d 1 to 33"
     about = machine.describe()
-    return "\n".join([*lines, f"| all | | {total} |", "", f"{about['machine']}, torch {about['torch']}.", ""])
+    note = f"{about['machine']}, torch {about['torch']}."
+    header = ("function", "forward + backward", *OUTCOMES)
+    return table_markdown(Table(title, header, (*cells, ("all", "", *total)), num_labels=2, note=note)) + "\n"
 
 
 def main() -> int:

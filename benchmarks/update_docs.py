@@ -15,16 +15,18 @@ from collections.abc import Callable
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
+from bcnn.bench import BENCHMARKS, load
 from bcnn.experiments import EXPERIMENTS
 from bcnn.experiments.report import costs
 from bcnn.experiments.results import Results
 from bcnn.files import read_csv, written_whole
 from bcnn.options import Names, Option, declared_by
-from bcnn.report import comparison, extract, finetune, matfun, pooling, step, svm
+from bcnn.report import comparison, finetune
 from bcnn.report.document import Table
 from bcnn.report.markdown import table_markdown
+from bcnn.report.tables import interval, percent
 from bcnn.runs.config import RunConfig
 from bcnn.train.config import FinetuneConfig, FinetuneSession
 
@@ -40,78 +42,73 @@ def only(pattern: str) -> Path:
     return path
 
 
+def crossed(
+    corner: str, cells: dict[tuple[str, Any], str], columns: dict[Any, str], *, note: str = "", num_labels: int = 1
+) -> str:
+    """Rows by the first key of the cells, columns by the second."""
+    names = dict.fromkeys(row for row, _ in cells)
+    rows = tuple((name, *(cells.get((name, column), "") for column in columns)) for name in names)
+    return table_markdown(Table("", (corner, *columns.values()), rows, num_labels=num_labels, note=note))
+
+
 def matfun_table(argument: str) -> str:
     regime, function = argument.split()
     records = read_csv(only("matfun_*.csv"))
-    return matfun.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
+    return load("matfun").layout.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
 
 
 def rivals_table(function: str) -> str:
     """Other packages beside ours, d = 512."""
-    return matfun.markdown([r for r in read_csv(only("rivals_*.csv")) if r["function"] == function])
+    records = read_csv(only("rivals_*.csv"))
+    return load("matfun").layout.markdown([r for r in records if r["function"] == function])
 
 
 def small_table(function: str) -> str:
     """Rows: methods; columns: d; times as ratios to eigh + autograd in the same rounds, forward and backward."""
     records = [r for r in read_csv(only("small_*.csv")) if r["function"] == function]
     dims = list(dict.fromkeys(r["dim"] for r in records))
-    lines = [f"| method | {' | '.join(f'd = {d}' for d in dims)} |", f"| --- |{' ---: |' * len(dims)}"]
-    for method in dict.fromkeys(r["method"] for r in records):
-        own = {r["dim"]: float(r["ratio"]) for r in records if r["method"] == method}
-        lines.append(f"| {method} | {' | '.join(f'{own[d]:.2f}' for d in dims)} |")
+    ratios = {(r["method"], r["dim"]): f"{float(r['ratio']):.2f}" for r in records}
     about = records[0]
-    lines += [
-        "",
-        f"{about['machine']}, {about['threads']} threads, torch {about['torch']}; batches of {about['batch']}.",
-    ]
-    return "\n".join(lines)
+    note = f"{about['machine']}, {about['threads']} threads, torch {about['torch']}; batches of {about['batch']}."
+    return crossed("method", ratios, {d: f"d = {d}" for d in dims}, note=note)
 
 
-def bench_table(name: str, report: ModuleType, argument: str) -> str:
+def bench_table(name: str, argument: str) -> str:
     start = "" if argument == "all" else argument
-    return report.markdown([r for r in read_csv(only(f"{name}_*.csv")) if r["group"].startswith(start)])
+    records = read_csv(only(f"{name}_*.csv"))
+    return load(name).layout.markdown([r for r in records if r["group"].startswith(start)])
 
 
 def train_table(argument: str) -> str:
-    return comparison.markdown(read_csv(RESULTS / f"train_{argument}.csv"))
+    return comparison.LAYOUT.markdown(read_csv(RESULTS / f"train_{argument}.csv"))
 
 
 def finetune_table(argument: str) -> str:
-    return finetune.markdown(read_csv(RESULTS / f"finetune_{argument}.csv"))
+    return finetune.LAYOUT.markdown(read_csv(RESULTS / f"finetune_{argument}.csv"))
 
 
 def eps_table(argument: str) -> str:
     """Rows: normalizations; columns: eps; accuracy in percent with its standard error over the folds."""
     records = read_csv(RESULTS / f"eps_{argument}.csv")
     columns = list(dict.fromkeys(float(r["eps"]) for r in records))
-    lines = ["| " + " | ".join([f"{argument}, eps", *(f"{eps:g}" for eps in columns)]) + " |"]
-    lines.append("| --- " + "| ---: " * len(columns) + "|")
-    for name, group in groupby(records, key=lambda r: r["normalize"]):
-        cells = {float(r["eps"]): f"{100 * float(r['accuracy']):.1f}" for r in group}
-        lines.append("| " + " | ".join([name, *(cells.get(eps, "") for eps in columns)]) + " |")
+    accuracies = {(r["normalize"], float(r["eps"])): percent(r["accuracy"]) for r in records}
     error = max(float(r["standard_error"]) for r in records)
     first = records[0]
-    return "\n".join(lines) + (
-        f"\n\nPercent, 5-fold cross-validation on {first['num_images']} images of {first['num_classes']} classes; "
-        f"standard errors up to {100 * error:.1f}. {first['machine']}, torch {first['torch']}.\n"
+    note = (
+        f"Percent, 5-fold cross-validation on {first['num_images']} images of {first['num_classes']} classes; "
+        f"standard errors up to {percent(error)}. {first['machine']}, torch {first['torch']}."
     )
+    return crossed(f"{argument}, eps", accuracies, {eps: f"{eps:g}" for eps in columns}, note=note)
 
 
 def rescale_table(argument: str) -> str:
     """Rows: datasets; columns: heads; held-out accuracy without and with rescaling, and p of the difference."""
     records = read_csv(RESULTS / "rescale.csv")
-    heads = list(dict.fromkeys(r["head"] for r in records))
-    lines = [f"| training images of | {' | '.join(heads)} |", f"| --- |{' --- |' * len(heads)}"]
-    for dataset in dict.fromkeys(r["dataset"] for r in records):
-        own = {r["head"]: r for r in records if r["dataset"] == dataset}
-        cells = [
-            f"{100 * float(own[h]['none']):.1f} to {100 * float(own[h]['median']):.1f} (p {float(own[h]['p']):.1g})"
-            if h in own
-            else ""
-            for h in heads
-        ]
-        lines.append(f"| {dataset} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    heads = {r["head"]: r["head"] for r in records}
+    changes = {
+        (r["dataset"], r["head"]): f"{interval(r['none'], r['median'])} (p {float(r['p']):.1g})" for r in records
+    }
+    return crossed("training images of", changes, heads, num_labels=1 + len(heads))
 
 
 def reproduced(argument: str) -> str:
@@ -158,13 +155,10 @@ def _values(option: Option) -> str:
 
 
 TABLES: dict[str, Callable[[str], str]] = {
+    **{f"bench {name}": partial(bench_table, name) for name in BENCHMARKS},
     "bench matfun": matfun_table,
     "bench small": small_table,
     "bench rivals": rivals_table,
-    "bench pooling": partial(bench_table, "pooling", pooling),
-    "bench svm": partial(bench_table, "svm", svm),
-    "bench extract": partial(bench_table, "extract", extract),
-    "bench step": partial(bench_table, "step", step),
     "eps": eps_table,
     "rescale": rescale_table,
     "train": train_table,
@@ -183,7 +177,7 @@ def rendered(text: str) -> str:
 
     kinds = "|".join(TABLES)
     text = re.sub(rf"<!-- ({kinds}): (.+?) -->\n.*?<!-- end -->", section, text, flags=re.DOTALL)
-    for name in ("matfun", "pooling", "svm", "extract", "step"):
+    for name in BENCHMARKS:
         stem = only(f"{name}_*.csv").stem
         text = re.sub(rf"(benchmarks/results/){name}_[\w.-]*?(\.(?:png|md|csv)\b)", rf"\g<1>{stem}\g<2>", text)
     return text

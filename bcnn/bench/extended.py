@@ -10,7 +10,7 @@ Paper: Eq. (6), solved in the eigenbasis of Z.
 Valid: positive definite A that float64 can tell from singular ones. The root is right to about sqrt(c) and the gradient
 to about c units of extended rounding, 1e-19, with c the condition number of A; a float64 method loses as many of its
 own units, which are 2000 times larger.
-Cost: six d x d products a matrix that no BLAS does, of 0.2 s each for d = 512 on one core.
+Cost: six d x d products per matrix that no BLAS does, of 0.2 s each for d = 512 on one core.
 
 Legend: A matrices (batch, d, d); Z = A^{1/2}; G = dL/dZ; X = dL/dA; U eigenvectors of A; sigma eigenvalues; r their
 roots.

@@ -10,97 +10,77 @@ Expected: benchmarks/results/
 
 from __future__ import annotations
 
-import csv
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .. import machine
 from ..data.contract import Dataset, Sample
 from ..data.spec import load_dataset
 from ..features.extract import ExtractOptions, decoded, extract, for_dataset, to_batch
+from ..files import write_csv
 from ..models.bcnn import BCNN, build_model
+from ..progress import Progress, silent
+from ..report.tables import Column, Layout
+from .contract import Benchmark, option
 from .timing import time_rounds
 
-Tick = Callable[[str, int], None]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a table."""
-
-    group: str
-    case: str
-    images_per_s: float | None = None
-    share: float | None = None  # of the bare network's speed, in the same rounds
-    spread: float | None = None
-    memory_mb: float | None = None  # the most that was resident
-    goal: str = ""
+PRESET = "improved_bcnn"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured."""
+    """What is measured, and what is hoped for: nothing on a small scale."""
 
-    spec: str = "textures"
-    backbone: str = "alexnet"
-    weights: str | None = "default"
-    preset: str = "improved_bcnn"
-    size: int = 448
-    flips: bool = True
-    num_images: int = 128
-    memory_images: tuple[int, ...] = (64, 256, 1024)
-    rounds: int = 5
-    batch: int = 4
-    goal: str = "at least 0.90"
-
-
-def quick(settings: Settings) -> Settings:
-    """The same on a small scale."""
-    return replace(
-        settings, backbone="tiny", weights=None, size=64, num_images=32, memory_images=(32, 128), rounds=2,
-        goal="",
-    )  # fmt: skip
+    spec: str = option("textures", "The dataset; see `bcnn datasets list`.", is_argument=True)
+    backbone: str = option("alexnet", "The network.", quick="tiny")
+    weights: str | None = option(
+        "default", "default (a download), none for random ones, or a name of `bcnn weights list`.", quick=None
+    )
+    size: int = option(448, "Side of the images in pixels.", quick=64)
+    num_images: int = option(128, "Images per round.", quick=32)
+    rounds: int = option(5, "Timed rounds.", quick=2)
+    memory_images: tuple[int, ...] = option((64, 256, 1024), quick=(32, 128))
+    batch: int = option(4)
+    goal: str = option("at least 0.90", quick="")
 
 
-def run(settings: Settings, tick: Tick = lambda label, total: None) -> list[Row]:
-    """Speed, then memory."""
-    model = build_model(settings.preset, backbone=settings.backbone, weights=settings.weights, image_size=settings.size)
+def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]:
+    """Speed of the bare network and of extraction, then memory for more and more images."""
+    model = build_model(PRESET, backbone=settings.backbone, weights=settings.weights, size=settings.size)
     dataset = load_dataset(settings.spec)
-    model.config = replace(model.config, preprocessing=for_dataset(model.config.preprocessing, dataset))
+    model.set_geometry(for_dataset(model.preprocessing, dataset))
     with tempfile.TemporaryDirectory(prefix="bcnn-bench-") as name:
         samples = _files(dataset, max(settings.num_images, *settings.memory_images), Path(name))
-        return [
-            *_speed(model, replace(dataset, samples=tuple(samples[: settings.num_images])), settings, Path(name), tick),
-            *_memory(samples, settings, Path(name), tick),
-        ]
+        some = replace(dataset, samples=tuple(samples[: settings.num_images]))
+        speed = _speed(model, some, settings, Path(name), progress)
+        return speed + _memory(samples, settings, Path(name), progress)
 
 
 def _files(dataset: Dataset, count: int, folder: Path) -> list[Sample]:
-    """Samples that are files, those that are made written to some, over and over until there are enough."""
+    """So many samples, over and over until there are enough; every one is a file with a name of its own."""
     files = []
-    (folder / "images").mkdir()
     for i in range(count):
         sample = dataset.samples[i % len(dataset.samples)]
         if isinstance(sample.source, Path):
-            source = sample.source.absolute()
+            path = folder / f"{i}{sample.source.suffix}"
+            path.symlink_to(sample.source.absolute())
         else:
-            source = folder / "images" / f"{i}.jpg"
-            sample.open().save(source, quality=90)
-        files.append(replace(sample, name=f"{i}", source=source))
+            path = folder / f"{i}.jpg"
+            sample.open().save(path, quality=90)
+        files.append(replace(sample, name=f"{i}", source=path))
     return files
 
 
-def _speed(model: BCNN, dataset: Dataset, settings: Settings, folder: Path, tick: Tick) -> list[Row]:
-    options = ExtractOptions(flips=settings.flips, batch=settings.batch)
+def _speed(model: BCNN, dataset: Dataset, settings: Settings, folder: Path, progress: Progress) -> list[dict[str, Any]]:
+    options = ExtractOptions(batch=settings.batch)
     inputs = _in_memory(model, dataset, options)
     trials: list[Path] = []
 
@@ -113,62 +93,55 @@ def _speed(model: BCNN, dataset: Dataset, settings: Settings, folder: Path, tick
         extract(dataset, {trials[-1]: model}, options)
 
     group = (
-        f"{settings.preset} after {settings.backbone} at {settings.size} px, {len(dataset.samples)} images of "
-        f"{dataset.name}{' and their flips' if settings.flips else ''}, batch {settings.batch}"
+        f"{PRESET} after {settings.backbone} at {settings.size} px, {len(dataset.samples)} images of {dataset.name} "
+        f"and their flips, batch {settings.batch}"
     )
-    heard = lambda: tick("speed", 2 * (settings.rounds + 1))  # noqa: E731
-    clocks = time_rounds([bare, whole], rounds=settings.rounds, slow_ms=float("inf"), tick=heard)
-    rows = []
-    for case, clock, goal in zip(("bare network", "bcnn extract"), clocks, ("", settings.goal), strict=True):
-        speed = 1e3 * len(dataset.samples) / clock.median_ms
-        rows.append(Row(group, case, speed, 1 / clock.ratio_to(clocks[0]), clock.spread, goal=goal))
-    return rows
+    clocks = time_rounds([bare, whole], rounds=settings.rounds, slow_ms=float("inf"), stage="speed", progress=progress)
+    return [
+        {
+            "group": group, "case": case, "images_per_s": 1e3 * len(dataset.samples) / clock.median_ms,
+            "share": 1 / clock.ratio_to(clocks[0]), "spread": clock.spread, "goal": goal,
+        }
+        for case, clock, goal in zip(("bare network", "bcnn extract"), clocks, ("", settings.goal), strict=True)
+    ]  # fmt: skip
 
 
 def _in_memory(model: BCNN, dataset: Dataset, options: ExtractOptions) -> list[Tensor]:
     """One batch that stands for all: what is in it makes no difference to the time."""
-    preprocessing = model.config.preprocessing
+    preprocessing = model.preprocessing
     pictures = [
         p for p in decoded(dataset.samples[: options.batch], preprocessing, options) if not isinstance(p, OSError)
     ]
     images = to_batch(pictures, preprocessing)
-    images = torch.cat([images, images.flip(-1)]) if options.flips else images
-    return [images] * -(-len(dataset.samples) // options.batch)
+    return [torch.cat([images, images.flip(-1)])] * -(-len(dataset.samples) // options.batch)
 
 
-def _memory(samples: Sequence[Sample], settings: Settings, folder: Path, tick: Tick) -> list[Row]:
+def _memory(samples: Sequence[Sample], settings: Settings, folder: Path, progress: Progress) -> list[dict[str, Any]]:
     """The resident memory of the command itself, for more and more images."""
-    group = f"memory of the command, {settings.preset} after {settings.backbone} at {settings.size} px"
-    rows = []
-    for count in settings.memory_images:
+    group = f"memory of the command, {PRESET} after {settings.backbone} at {settings.size} px"
+    records = []
+    for i, count in enumerate(settings.memory_images, start=1):
         table = folder / f"{count}.csv"
-        with table.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["path", "label", "split"])
-            links = [_link(folder, i, samples[i]) for i in range(count)]
-            writer.writerows([link, f"class {i % 2}", "train"] for i, link in enumerate(links))
-        rows.append(Row(group, f"{count} images", memory_mb=_peak_mb(table, folder / f"of{count}", settings)))
-        tick("memory", len(settings.memory_images))
-    return rows
-
-
-def _link(folder: Path, i: int, sample: Sample) -> str:
-    """A name of its own, for a file may be taken more than once."""
-    assert isinstance(sample.source, Path)
-    link = folder / f"link{i}{sample.source.suffix}"
-    if not link.exists():
-        link.symlink_to(sample.source)
-    return str(link)
+        write_csv(
+            table,
+            [
+                {"path": own.source, "label": f"class {j % 2}", "split": "train"}
+                for j, own in enumerate(samples[:count])
+            ],
+        )
+        memory = _peak_mb(table, folder / f"of{count}", settings)
+        records.append({"group": group, "case": f"{count} images", "memory_mb": memory})
+        progress("memory", i, len(settings.memory_images))
+    return records
 
 
 def _peak_mb(table: Path, out: Path, settings: Settings) -> float:
     options = {
-        "--preset": settings.preset, "--backbone": settings.backbone, "--weights": settings.weights or "none",
+        "--preset": PRESET, "--backbone": settings.backbone, "--weights": settings.weights or "none",
         "--size": settings.size, "--batch": settings.batch, "--out": out,
     }  # fmt: skip
     command = [sys.executable, "-m", "bcnn", "extract", f"csv:{table}"]
-    command += [str(word) for option in options.items() for word in option]
-    command += ["--flips" if settings.flips else "--no-flips"]
+    command += [str(word) for pair in options.items() for word in pair]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None
     said = process.stderr.read()
@@ -179,7 +152,20 @@ def _peak_mb(table: Path, out: Path, settings: Settings) -> float:
     return usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
 
 
-def to_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Rows as dictionaries, the machine and versions beside every one."""
-    about = machine.describe()
-    return [{**asdict(row), **about} for row in rows]
+BENCHMARK = Benchmark(
+    Settings,
+    run,
+    Layout(
+        columns=(
+            Column("group"),
+            Column("case", "case"),
+            Column("images_per_s", "images/s", ".1f"),
+            Column("share", "of the bare network", ".2f"),  # its speed, in the same rounds
+            Column("spread"),  # half the range of the rounds over their median
+            Column("goal", "goal"),
+            Column("memory_mb", "MB", ".0f"),
+        ),
+        note="Medians; shares from the same rounds; memory is the most that was resident.",
+        bars={"images_per_s": "images/s", "memory_mb": "MB resident"},
+    ),
+)

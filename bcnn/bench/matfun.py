@@ -13,59 +13,33 @@ Legend: A symmetric matrices (batch, d, d); Z = f(A); G = dL/dZ.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from .. import machine
 from ..errors import unknown_name
 from ..matfun.functions.logm import logm
 from ..matfun.functions.powm import powm
 from ..matfun.functions.sqrtm import sqrtm
+from ..progress import Progress, silent
+from ..report.tables import Column, Layout, Record
 from . import rivals
+from .contract import Benchmark, option
+from .numerics import MatrixFunction, by_eigh, by_svd, value_and_gradient, worst_error
 from .regimes import REGIMES, RIDGE
 from .timing import time_rounds
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 EXPONENT = 0.3
 BASELINE = "eigh + autograd"
-
-
-@dataclass(frozen=True)
-class Case:
-    """A way to compute Z and dL/dA, and what it is called."""
-
-    function: str
-    label: str
-    run: Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    regime: str
-    dim: int
-    batch: int
-    function: str
-    method: str
-    time_ms: float  # forward and backward, a matrix
-    ratio: float  # to eigh + autograd in the same rounds
-    forward_ms: float  # forward alone, a matrix
-    forward_ratio: float
-    spread: float  # half the range of the rounds over their median, forward and backward
-    root_error: float  # relative, Frobenius, the worst of the batch; NaN where Z is not finite
-    gradient_error: float
-    num_nonfinite: int  # matrices with an infinite or NaN root or gradient
-    products: float  # d x d products forward and backward, in units of 2 d^3 operations; decompositions not counted
-    device: str
-
-
 SCALARS: dict[str, Callable[[Tensor], Tensor]] = {
     "sqrt": torch.sqrt,
     "log": torch.log,
@@ -73,22 +47,23 @@ SCALARS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _by_eigh(g: Callable[[Tensor], Tensor], A: Tensor) -> Tensor:
-    sigma, U = torch.linalg.eigh(A)
-    return (U * g(sigma)[..., None, :]) @ U.mT
+@dataclass(frozen=True)
+class Settings:
+    """What is measured; of the methods, those whose names contain one of the words, always beside the baseline."""
+
+    dims: tuple[int, ...] = option((512,), "Matrix sizes d, separated by commas.", quick=(128,))
+    batch: int = option(8, "Matrices per batch.", quick=4)
+    regime: tuple[str, ...] = option(tuple(REGIMES), f"Of {', '.join(REGIMES)}; separated by commas.")
+    function: tuple[str, ...] = option(tuple(SCALARS), f"Of {', '.join(SCALARS)}; separated by commas.")
+    method: tuple[str, ...] = option(
+        (), "Methods whose names contain one of these words, such as bcnn; separated by commas."
+    )
+    device: str = option("cpu", "cpu or cuda (untested).")
+    rounds: int = option(7, "Timed rounds; every method once per round.", quick=3)
 
 
-def _by_svd(g: Callable[[Tensor], Tensor], A: Tensor) -> Tensor:
-    U, sigma, _ = torch.linalg.svd(A)
-    return (U * g(sigma)[..., None, :]) @ U.mT
-
-
-def _in_float64(run: Callable[[Tensor], Tensor], A: Tensor) -> Tensor:
-    return run(A.double()).to(A.dtype)
-
-
-def cases(A: Tensor) -> Iterator[Case]:
-    """Every case, the baseline of its function first; the ridge gives the iterations their range for free."""
+def cases(A: Tensor) -> dict[str, dict[str, MatrixFunction]]:
+    """Every method by function and name, the baseline first; the ridge gives the iterations their range for free."""
     lower = RIDGE / torch.linalg.matrix_norm(A).max().item()
     iterative = {"backward": "lyapunov", "solver": "iterative"}
     newton = {"forward": "newton_schulz", "num_iters": 20}
@@ -125,103 +100,85 @@ def cases(A: Tensor) -> Iterator[Case]:
         },
     }
     wrappers: dict[str, Callable[..., Any]] = {"sqrt": sqrtm, "log": logm, "power": partial(powm, p=EXPONENT)}
-    for function, methods in options.items():
-        yield Case(function, BASELINE, partial(_by_eigh, SCALARS[function]))
-        yield Case(function, "eigh float64 + autograd", partial(_in_float64, partial(_by_eigh, SCALARS[function])))
-        yield Case(function, "svd + autograd", partial(_by_svd, SCALARS[function]))
-        for name, rival in rivals.find(function)[0].items():
-            yield Case(function, name, rival)
-        for label, arguments in methods.items():
-            yield Case(function, label, partial(wrappers[function], **arguments))
+    return {
+        function: {
+            BASELINE: partial(by_eigh, g=g),
+            "eigh float64 + autograd": partial(_in_float64, partial(by_eigh, g=g)),
+            "svd + autograd": partial(by_svd, g=g),
+            **rivals.find(function)[0],
+            **{label: partial(wrappers[function], **own) for label, own in options[function].items()},
+        }
+        for function, g in SCALARS.items()
+    }
 
 
-def run(
-    *,
-    dims: tuple[int, ...],
-    batch: int,
-    regimes: tuple[str, ...],
-    functions: tuple[str, ...],
-    device: str,
-    rounds: int,
-    methods: tuple[str, ...] = (),
-    seed: int = 0,
-    tick: Callable[[str, int], None] = lambda label, total: None,
-) -> list[Row]:
-    """Measure every case, or those whose label has one of `methods` in it, always beside the baseline.
-
-    `tick` hears of each timed run and of how many there are in the present group.
-    """
-    for name in regimes:
-        if name not in REGIMES:
-            raise unknown_name("bench matfun", "regime", name, REGIMES)
-    for name in functions:
-        if name not in SCALARS:
-            raise unknown_name("bench matfun", "function", name, SCALARS)
-    _check_methods(methods, functions)
-    rows: list[Row] = []
-    for regime, d, function in product(regimes, dims, functions):
-        generator = torch.Generator().manual_seed(seed)
-        A = REGIMES[regime](batch, d, generator).float()
-        G = torch.randn(batch, d, d, generator=generator)
-        chosen = [case for case in cases(A) if case.function == function and _is_wanted(case, methods)]
-        if methods and len(chosen) == 1:
-            continue  # a method of another function
-        rows += _measure(regime, chosen, A.to(device), (G + G.mT).to(device) / 2, rounds, tick)
-    return rows
+def _in_float64(method: MatrixFunction, A: Tensor) -> Tensor:
+    return method(A.double()).to(A.dtype)
 
 
-def _check_methods(methods: tuple[str, ...], functions: tuple[str, ...]) -> None:
-    """Each is part of the name of some method."""
-    labels = dict.fromkeys(case.label for case in cases(torch.eye(1)[None]) if case.function in functions)
-    for word in methods:
-        if not any(word in label for label in labels):
-            raise unknown_name("bench matfun", "method", word, labels)
+def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]:
+    """One record per regime, size, function and method."""
+    _check(settings)
+    records: list[dict[str, Any]] = []
+    for regime, d, function in product(settings.regime, settings.dims, settings.function):
+        generator = torch.Generator().manual_seed(0)
+        A = REGIMES[regime](settings.batch, d, generator).float()
+        G = torch.randn(A.shape, generator=generator)
+        chosen = {name: method for name, method in cases(A)[function].items() if _is_wanted(name, settings.method)}
+        if settings.method and len(chosen) == 1:
+            continue  # the words name methods of other functions
+        shared = {"regime": regime, "dim": d, "batch": settings.batch, "function": function, "device": settings.device}
+        A, G = A.to(settings.device), (G + G.mT).to(settings.device) / 2
+        records += _measure(shared, chosen, A, G, settings.rounds, progress)
+    return records
 
 
-def _is_wanted(case: Case, methods: tuple[str, ...]) -> bool:
-    return case.label == BASELINE or not methods or any(word in case.label for word in methods)
+def _check(settings: Settings) -> None:
+    """Raise for a name that is not known; a word has to be part of the name of some method."""
+    for kind, given, known in (("regime", settings.regime, REGIMES), ("function", settings.function, SCALARS)):
+        for name in given:
+            if name not in known:
+                raise unknown_name("bench matfun", kind, name, known)
+    methods = cases(torch.eye(1)[None])
+    names = dict.fromkeys(name for function in settings.function for name in methods[function])
+    for word in settings.method:
+        if not any(word in name for name in names):
+            raise unknown_name("bench matfun", "method", word, names)
+
+
+def _is_wanted(name: str, words: Sequence[str]) -> bool:
+    return name == BASELINE or not words or any(word in name for word in words)
 
 
 def _measure(
-    regime: str, chosen: list[Case], A: Tensor, G: Tensor, rounds: int, tick: Callable[[str, int], None]
-) -> list[Row]:
-    function = chosen[0].function
+    shared: Record, chosen: dict[str, MatrixFunction], A: Tensor, G: Tensor, rounds: int, progress: Progress
+) -> list[dict[str, Any]]:
+    function, device = shared["function"], shared["device"]
     Z_exact, gradient_exact = reference(A, G, SCALARS[function])
-    total = 2 * len(chosen) * (rounds + 1)
-    label = f"{regime} {function} d={A.shape[-1]}"
-    device = A.device.type
-
+    stage = f"{shared['regime']} {function} d={shared['dim']}"
+    time = partial(time_rounds, rounds=rounds, device=device, progress=progress)
+    records = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # exceptions of the SVD rules are counted below
-        heard = partial(tick, label, total)
-        both = time_rounds([partial(_both, c, A, G) for c in chosen], rounds=rounds, device=device, tick=heard)
-        alone = time_rounds([partial(_forward, c, A) for c in chosen], rounds=rounds, device=device, tick=heard)
-        results = [_both(case, A, G) for case in chosen]
-        products = [_count_products(case, A, G) for case in chosen]
-
-    def row(i: int, case: Case) -> Row:
-        Z, gradient = results[i]
-        finite = Z.isfinite().flatten(1).all(1) & gradient.isfinite().flatten(1).all(1)
-        per_matrix = 1 / len(A)
-        return Row(
-            regime=regime,
-            dim=A.shape[-1],
-            batch=len(A),
-            function=function,
-            method=case.label,
-            time_ms=both[i].median_ms * per_matrix,
-            ratio=both[i].ratio_to(both[0]),
-            forward_ms=alone[i].median_ms * per_matrix,
-            forward_ratio=alone[i].ratio_to(alone[0]),
-            spread=both[i].spread,
-            root_error=_error(Z, Z_exact),
-            gradient_error=_error(gradient, gradient_exact),
-            num_nonfinite=int((~finite).sum()),
-            products=products[i],
-            device=device,
-        )
-
-    return [row(i, case) for i, case in enumerate(chosen)]
+        both = time([partial(_both, method, A, G) for method in chosen.values()], stage=f"{stage}, forward + backward")
+        alone = time([partial(_forward, method, A) for method in chosen.values()], stage=f"{stage}, forward")
+        for (name, method), clock, forward in zip(chosen.items(), both, alone, strict=True):
+            Z, gradient = _both(method, A, G)
+            finite = Z.isfinite().flatten(1).all(1) & gradient.isfinite().flatten(1).all(1)
+            own = {
+                "method": name,
+                "time_ms": clock.median_ms / len(A),
+                "ratio": clock.ratio_to(both[0]),
+                "forward_ms": forward.median_ms / len(A),
+                "forward_ratio": forward.ratio_to(alone[0]),
+                "spread": clock.spread,
+                "root_error": worst_error(Z, Z_exact),
+                "gradient_error": worst_error(gradient, gradient_exact),
+                "num_nonfinite": int((~finite).sum()),
+                "products": _count_products(method, A, G),
+            }
+            records.append({**shared, **own})
+    return records
 
 
 def reference(A: Tensor, G: Tensor, g: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -240,33 +197,88 @@ def reference(A: Tensor, G: Tensor, g: Callable[[Tensor], Tensor]) -> tuple[Tens
     return (U * values[..., None, :]) @ U.mT, gradient
 
 
-def _both(case: Case, A: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
-    leaf = A.detach().clone().requires_grad_()
-    Z = case.run(leaf)
-    (gradient,) = torch.autograd.grad(Z, leaf, G)
-    return Z.detach(), (gradient + gradient.mT) / 2
+def _both(method: MatrixFunction, A: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
+    Z, gradient = value_and_gradient(method, A, G)
+    return Z, (gradient + gradient.mT) / 2
 
 
-def _forward(case: Case, A: Tensor) -> Tensor:
+def _forward(method: MatrixFunction, A: Tensor) -> Tensor:
     with torch.no_grad():
-        return case.run(A)
+        return method(A)
 
 
-def _count_products(case: Case, A: Tensor, G: Tensor) -> float:
+def _count_products(method: MatrixFunction, A: Tensor, G: Tensor) -> float:
     with FlopCounterMode(display=False) as counter:
-        _both(case, A, G)
+        _both(method, A, G)
     return counter.get_total_flops() / (2 * len(A) * A.shape[-1] ** 3)
 
 
-def _error(value: Tensor, exact: Tensor) -> float:
-    value = value.double().cpu()
-    size = torch.linalg.matrix_norm(exact)
-    size = torch.where(size > 0, size, exact.shape[-1] ** 0.5)  # log(I) = 0: relative to I
-    error = torch.linalg.matrix_norm(value - exact) / size
-    return float(error.max())  # NaN wins: max propagates it
+def _remarks() -> Iterator[str]:
+    for name, why in rivals.missing().items():
+        yield f"Left out: {name}, {why}."
 
 
-def to_records(rows: list[Row]) -> list[dict[str, Any]]:
-    """Rows as dictionaries, the machine and versions beside every one."""
-    about = machine.describe()
-    return [{**asdict(row), **about} for row in rows]
+def _is_bad(record: Record) -> bool:
+    return int(record["num_nonfinite"]) > 0
+
+
+def _plot(records: Sequence[Record]) -> Figure:
+    """Gradient error against time, a panel per table; methods with infinite or NaN gradients stand at the top."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    tables = BENCHMARK.layout.groups(records)
+    columns = min(2, len(tables))
+    rows = -(-len(tables) // columns)
+    figure = Figure(figsize=(8.5 * columns, 4.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    for panel in panels[len(tables) :]:
+        panel.axis("off")
+    for panel, (title, group) in zip(panels, tables.items(), strict=False):
+        for i, record in enumerate(group, start=1):
+            time = float(record["time_ms"])
+            error = 10.0 if _is_bad(record) else min(max(float(record["gradient_error"]), 1e-9), 10.0)
+            marker = "x" if _is_bad(record) else "*" if str(record["method"]).startswith("bcnn.") else "o"
+            name = f"{i} {record['method']}{' (not finite)' if _is_bad(record) else ''}"
+            panel.scatter(time, error, marker=marker, s=60, label=name)
+            panel.annotate(str(i), (time, error), textcoords="offset points", xytext=(5, 4))
+        panel.set(xscale="log", yscale="log", title=title, ylabel="relative error of the gradient")
+        panel.set_xlabel("forward + backward, ms per matrix")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        panel.xaxis.set_major_formatter(ScalarFormatter())
+        panel.xaxis.set_minor_formatter(NullFormatter())
+        panel.grid(True, alpha=0.2)
+        panel.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return figure
+
+
+BENCHMARK = Benchmark(
+    Settings,
+    run,
+    Layout(
+        columns=(
+            Column("regime"),
+            Column("dim"),
+            Column("batch"),
+            Column("function"),
+            Column("method", "method"),
+            Column("time_ms", "ms", ".2f"),  # forward and backward, per matrix
+            Column("ratio", "x eigh", ".2f"),  # to eigh + autograd in the same rounds
+            Column("forward_ms", "forward ms", ".2f", short="fwd ms"),
+            Column("forward_ratio", "x eigh", ".2f"),
+            Column("spread"),  # half the range of the rounds over their median, forward and backward
+            Column("root_error", "root error", ".1e", short="root"),
+            Column("gradient_error", "gradient error", ".1e", short="gradient"),
+            Column("num_nonfinite", "not finite", short="NaN"),  # matrices with an infinite or NaN root or gradient
+            Column("products", "products", ".1f", short="prod."),  # of 2 d^3 operations; decompositions not counted
+            Column("device"),
+        ),
+        note="Times a matrix, forward and backward, medians; errors relative to float64, the worst of the batch.",
+        caption="ms per matrix, forward + backward; x eigh: over eigh + autograd; fwd: forward alone; relative errors "
+        "of root and gradient; matrices not finite; d x d products",
+        title=lambda record: f"{record['function']}, {record['regime']}, d={record['dim']}, batch {record['batch']}",
+        plot=_plot,
+        is_bad=_is_bad,
+    ),
+    remarks=_remarks,
+)

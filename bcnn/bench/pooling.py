@@ -12,63 +12,50 @@ Legend: X features in columns (batch, d, n), divided by sqrt(n); A = X X^T + rid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from .. import machine
+from ..features.bfloat16 import avoid_broken_amx
+from ..linalg.operand import Factored
 from ..matfun.functions.sqrtm import SQRT, sqrtm
+from ..matfun.thin import thin_matrix_function
 from ..models.bcnn import BCNN, build_model
-from ..pooling.bilinear import pooled_matrix
 from ..pooling.head import PRESETS, Head
-from ..pooling.thin import thin_matrix_function
+from ..progress import Progress, silent
+from ..report.tables import Column, Layout
+from .contract import Benchmark, option
+from .numerics import MatrixFunction, by_eigh, value_and_gradient, worst_error
 from .regimes import RIDGE, TOP, relu_like_features
 from .timing import time_rounds
 
 PHOTOGRAPHS = ("brick", "grass", "gravel", "coffee", "chelsea", "astronaut", "rocket", "camera")
-Tick = Callable[[str, int], None]
-
-_FAST = "head improved_bcnn, precision='fast'"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a table."""
-
-    group: str
-    case: str
-    time_ms: float  # an image
-    ratio: float  # to the first line of the group, in the same rounds
-    spread: float
-    root_error: float | None = None  # of the root, or of the descriptor after a head; relative, the worst of the batch
-    gradient_error: float | None = None
-    cosine: float | None = None  # of the descriptors, to those of the first line, the worst of the batch
-    goal: str = ""
+Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How large."""
+    """What is measured, and what is hoped for: nothing on a small scale."""
 
-    backbone: str = "vgg16"
-    weights: str | None = "default"
-    image_size: int = 448
-    batch: int = 4
-    thin_sizes: tuple[tuple[int, int, int], ...] = ((512, 196, 8), (512, 392, 8), (2048, 49, 2))  # d, n, batch
-    rounds: int = 5
-    goals: tuple[str, str] = ("at most 0.05", "at most 0.67")  # of the square root's head, of bfloat16
+    rounds: int = option(5, "Timed rounds; every case once per round.", quick=2)
+    backbone: str = option("vgg16", quick="tiny")
+    weights: str | None = option("default", "default (a download), or none for random ones.", quick=None)
+    image_size: int = option(448, quick=64)
+    batch: int = option(4, quick=2)
+    head_goal: str = option("at most 0.05", quick="")
+    thin_sizes: tuple[tuple[int, int, int, str], ...] = option(  # d, n, batch, goal
+        ((512, 196, 8, "at most 0.35"), (512, 392, 8, ""), (2048, 49, 2, "at most 0.05")), quick=((64, 16, 2, ""),)
+    )
+    bfloat16_goal: str = option("at most 0.67", quick="")
 
 
-QUICK = Settings("tiny", None, image_size=64, batch=2, thin_sizes=((64, 16, 2),), rounds=2, goals=("", ""))
-
-
-def run(settings: Settings, tick: Tick = lambda label, total: None) -> list[Row]:
-    """All three tables."""
+def run(settings: Settings, progress: Progress = silent) -> Records:
+    """One record per case, the first of each table being what the others are compared with."""
     try:
         import skimage.data  # noqa: F401
     except ImportError:
@@ -77,10 +64,11 @@ def run(settings: Settings, tick: Tick = lambda label, total: None) -> list[Row]
         ) from None
     model = build_model("improved_bcnn", backbone=settings.backbone, weights=settings.weights)
     images = photographs(model, settings)
-    rows = _heads(model, images, settings, tick)
-    for d, n, batch in settings.thin_sizes:
-        rows += _thin(d, n, batch, settings.rounds, tick)
-    return rows + _half_precision(model, images, settings, tick)
+    timed = partial(_timed, rounds=settings.rounds, progress=progress)
+    records = _heads(model, images, settings, timed)
+    for d, n, batch, goal in settings.thin_sizes:
+        records += _thin(d, n, batch, goal, timed)
+    return records + _half_precision(model, images, settings, timed)
 
 
 def photographs(model: BCNN, settings: Settings) -> Tensor:
@@ -88,127 +76,119 @@ def photographs(model: BCNN, settings: Settings) -> Tensor:
     import skimage.data
     from PIL.Image import fromarray
 
-    prepare = model.config.preprocessing.at(settings.image_size)
+    prepare = model.preprocessing.at(settings.image_size)
     names = [PHOTOGRAPHS[i % len(PHOTOGRAPHS)] for i in range(settings.batch)]
     return torch.stack([prepare(fromarray(getattr(skimage.data, name)())) for name in names])
-
-
-@torch.no_grad()
-def _heads(model: BCNN, images: Tensor, settings: Settings, tick: Tick) -> list[Row]:
-    features = model.backbone(images)
-    cases: dict[str, Callable[[], Tensor]] = {f"{settings.backbone} forward": partial(model.backbone, images)}
-    for preset in PRESETS:
-        cases[f"head {preset}"] = partial(Head(preset), features)
-    cases[_FAST] = partial(_fast(), features)
-    _, d, height, width = features.shape
-    group = f"heads after {settings.backbone}, {settings.image_size} px, d={d}, n={height * width}, batch {len(images)}"
-    rows = _timed(group, cases, len(images), settings.rounds, tick, {"head improved_bcnn": settings.goals[0]})
-    heads = [None, *(Head(preset) for preset in PRESETS), _fast()]
-    return [row if head is None else _with_errors(row, head, features) for row, head in zip(rows, heads, strict=True)]
-
-
-def _fast() -> Head:
-    return Head("improved_bcnn", normalize=("matrix_sqrt(precision='fast')", "signed_sqrt", "l2"))
-
-
-def _with_errors(row: Row, head: Head, features: Tensor) -> Row:
-    """The row with the errors of the whole head, descriptor and gradient, against the same head in float64."""
-    results = []
-    for dtype in (torch.float32, torch.float64):
-        leaf = features.detach().to(dtype, copy=True).requires_grad_()
-        with torch.enable_grad():
-            descriptors = head(leaf)
-            along = torch.arange(descriptors.shape[1], dtype=dtype).sin()
-            (gradient,) = torch.autograd.grad((descriptors @ along).sum(), leaf)
-        results.append((descriptors.detach()[:, None], gradient.flatten(1)[:, None]))
-    (value, gradient), (value_exact, gradient_exact) = results
-    return replace(row, root_error=_error(value, value_exact), gradient_error=_error(gradient, gradient_exact))
-
-
-def _thin(d: int, n: int, batch: int, rounds: int, tick: Tick) -> list[Row]:
-    X = relu_like_features(batch, d, n, torch.Generator().manual_seed(0)) * n**-0.5
-    top = torch.linalg.matrix_norm(X, 2)[:, None, None].square()
-    X = (X * (TOP / top).sqrt()).float()
-    G = torch.randn(batch, d, d, generator=torch.Generator().manual_seed(1))
-    ridge = torch.full((batch,), RIDGE)
-    forwards: dict[str, Callable[[Tensor], Tensor]] = {
-        "thick: eigh + autograd": lambda x: _by_eigh(pooled_matrix(x, ridge)),
-        "thick: bcnn.sqrtm, precision='fast'": lambda x: sqrtm(pooled_matrix(x, ridge), precision="fast"),
-        "thick: bcnn.sqrtm": lambda x: sqrtm(pooled_matrix(x, ridge)),
-        "thin": lambda x: thin_matrix_function(SQRT, x, ridge),
-    }
-    goal = {(512, 196): "at most 0.35", (2048, 49): "at most 0.05"}.get((d, n), "")
-    group = f"pooling + square root, forward + backward, d={d}, n={n}, batch {batch}"
-    cases = {name: partial(_both, forward, X, G) for name, forward in forwards.items()}
-    rows = _timed(group, cases, batch, rounds, tick, {"thin": goal})
-    exact = _both(lambda x: sqrtm(pooled_matrix(x, ridge.double())), X.double(), G.double())
-    return [
-        replace(row, root_error=_error(Z, exact[0]), gradient_error=_error(gradient, exact[1]))
-        for row, (Z, gradient) in zip(rows, (case() for case in cases.values()), strict=True)
-    ]
-
-
-@torch.no_grad()
-def _half_precision(model: BCNN, images: Tensor, settings: Settings, tick: Tick) -> list[Row]:
-    backbone = model.backbone
-    half = deepcopy(backbone).bfloat16()
-    cases: dict[str, Callable[[], Tensor]] = {
-        "float32": partial(backbone, images),
-        "bfloat16": lambda: half(images.bfloat16()),
-        "float32, autocast to bfloat16": lambda: _autocast(backbone, images),
-    }
-    group = f"{settings.backbone} forward at {settings.image_size} px, batch {len(images)}"
-    rows = _timed(group, cases, len(images), settings.rounds, tick, {"bfloat16": settings.goals[1]})
-    reference = model.head(cases["float32"]())
-    return [
-        replace(row, cosine=float((model.head(case()) * reference).sum(-1).min()))
-        for row, case in zip(rows, cases.values(), strict=True)
-    ]
 
 
 def _timed(
     group: str,
     cases: Mapping[str, Callable[[], Any]],
     num_images: int,
+    goals: Mapping[str, str],
+    *,
     rounds: int,
-    tick: Tick,
-    goals: dict[str, str],
-) -> list[Row]:
-    heard = partial(tick, group, len(cases) * (rounds + 1))
-    clocks = time_rounds(list(cases.values()), rounds=rounds, device="cpu", tick=heard)
+    progress: Progress,
+) -> Records:
+    """The time of each case per image."""
+    clocks = time_rounds(list(cases.values()), rounds=rounds, stage=group, progress=progress)
     return [
-        Row(
-            group, name, clock.median_ms / num_images, clock.ratio_to(clocks[0]), clock.spread, goal=goals.get(name, "")
-        )
+        {
+            "group": group, "case": name, "time_ms": clock.median_ms / num_images, "ratio": clock.ratio_to(clocks[0]),
+            "spread": clock.spread, "goal": goals.get(name, ""),
+        }
         for name, clock in zip(cases, clocks, strict=True)
-    ]
+    ]  # fmt: skip
 
 
-def _by_eigh(A: Tensor) -> Tensor:
-    sigma, U = torch.linalg.eigh(A)
-    return (U * sigma.sqrt()[..., None, :]) @ U.mT
+@torch.no_grad()
+def _heads(model: BCNN, images: Tensor, settings: Settings, timed: Callable[..., Records]) -> Records:
+    features = model.backbone(images)
+    heads = {f"head {preset}": Head(preset) for preset in PRESETS}
+    fast = ("matrix_sqrt(precision='fast')", "signed_sqrt", "l2")
+    heads["head improved_bcnn, precision='fast'"] = Head("improved_bcnn", normalize=fast)
+    cases = {f"{settings.backbone} forward": partial(model.backbone, images)}
+    cases |= {name: partial(head, features) for name, head in heads.items()}
+    _, d, height, width = features.shape
+    group = f"heads after {settings.backbone}, {settings.image_size} px, d={d}, n={height * width}, batch {len(images)}"
+    network, *records = timed(group, cases, len(images), {"head improved_bcnn": settings.head_goal})
+    return [network, *({**own, **_head_errors(heads[own["case"]], features)} for own in records)]
 
 
-def _both(forward: Callable[[Tensor], Tensor], X: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
-    leaf = X.detach().clone().requires_grad_()
-    with torch.enable_grad():
-        Z = forward(leaf)
-        (gradient,) = torch.autograd.grad(Z, leaf, G)
-    return Z.detach(), gradient
+@torch.enable_grad()
+def _head_errors(head: Head, features: Tensor) -> dict[str, float]:
+    """Errors of the whole head, descriptor and gradient, against the same head in float64."""
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaf = features.detach().to(dtype, copy=True).requires_grad_()
+        descriptors = head(leaf)
+        along = torch.arange(descriptors.shape[1], dtype=dtype).sin()
+        (gradient,) = torch.autograd.grad((descriptors @ along).sum(), leaf)
+        results.append((descriptors.detach()[:, None], gradient.flatten(1)[:, None]))
+    return _errors(*results)
 
 
-def _autocast(backbone: nn.Module, images: Tensor) -> Tensor:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        result: Tensor = backbone(images)
-    return result
+def _errors(found: tuple[Tensor, Tensor], exact: tuple[Tensor, Tensor]) -> dict[str, float]:
+    return {"root_error": worst_error(found[0], exact[0]), "gradient_error": worst_error(found[1], exact[1])}
 
 
-def _error(value: Tensor, exact: Tensor) -> float:
-    error = torch.linalg.matrix_norm(value.double() - exact) / torch.linalg.matrix_norm(exact)
-    return float(error.max())
+def _thin(d: int, n: int, batch: int, goal: str, timed: Callable[..., Records]) -> Records:
+    X = relu_like_features(batch, d, n, torch.Generator().manual_seed(0)) * n**-0.5
+    top = torch.linalg.matrix_norm(X, 2)[:, None, None].square()
+    X = (X * (TOP / top).sqrt()).float()
+    G = torch.randn(batch, d, d, generator=torch.Generator().manual_seed(1))
+    ridge = torch.full((batch,), RIDGE)
+    forwards: dict[str, MatrixFunction] = {
+        "thick: eigh + autograd": lambda x: by_eigh(Factored(x, ridge).form()),
+        "thick: bcnn.sqrtm, precision='fast'": lambda x: sqrtm(Factored(x, ridge).form(), precision="fast"),
+        "thick: bcnn.sqrtm": lambda x: sqrtm(Factored(x, ridge).form()),
+        "thin": lambda x: thin_matrix_function(SQRT, x, ridge),
+    }
+    cases = {name: partial(value_and_gradient, forward, X, G) for name, forward in forwards.items()}
+    group = f"pooling + square root, forward + backward, d={d}, n={n}, batch {batch}"
+    records = timed(group, cases, batch, {"thin": goal})
+    exact = value_and_gradient(lambda x: sqrtm(Factored(x, ridge.double()).form()), X.double(), G.double())
+    return [{**own, **_errors(cases[own["case"]](), exact)} for own in records]
 
 
-def to_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Rows as dictionaries, the machine and versions beside every one."""
-    about = machine.describe()
-    return [{**asdict(row), **about} for row in rows]
+@torch.no_grad()
+def _half_precision(model: BCNN, images: Tensor, settings: Settings, timed: Callable[..., Records]) -> Records:
+    backbone = model.backbone
+    half = deepcopy(backbone).bfloat16()
+    cases: dict[str, Callable[[], Tensor]] = {
+        "float32": partial(backbone, images),
+        "bfloat16": lambda: half(images.bfloat16()),
+        "float32, autocast to bfloat16": partial(torch.autocast("cpu", dtype=torch.bfloat16)(backbone.forward), images),
+    }
+    group = f"{settings.backbone} forward at {settings.image_size} px, batch {len(images)}"
+    records = timed(group, cases, len(images), {"bfloat16": settings.bfloat16_goal})
+    reference = model.head(cases["float32"]())
+    return [{**own, "cosine": float((model.head(cases[own["case"]]()) * reference).sum(-1).min())} for own in records]
+
+
+def _remarks() -> Iterator[str]:
+    if avoid_broken_amx():
+        yield "This machine's AMX does not work: bfloat16 is measured without it."
+
+
+BENCHMARK = Benchmark(
+    Settings,
+    run,
+    Layout(
+        columns=(
+            Column("group"),
+            Column("case", "case"),
+            Column("time_ms", "ms", ".2f"),  # per image
+            Column("ratio", "ratio", ".3f"),
+            Column("spread"),  # half the range of the rounds over their median
+            Column("goal", "goal"),
+            Column("root_error", "error", ".1e"),  # of the root, or of the descriptor after a head
+            Column("gradient_error", "gradient error", ".1e"),
+            Column("cosine", "descriptor cosine", ".5f"),
+        ),
+        note="Times an image, medians; ratios to the first line of each table, in the same rounds; errors relative to "
+        "float64 and cosines to float32, the worst of the batch.",
+        bars={"ratio": "time over the first line's"},
+    ),
+    remarks=_remarks,
+)

@@ -4,7 +4,7 @@ The paper: "SVD gradients are orders of magnitude less precise than Lyapunov gra
 and on its own features. Here the same question by regime (`regimes`) and by dtype, float64 included: the reference has
 more digits than that (`extended`).
 
-Cost: about four seconds a matrix for d = 512 on one core, half of them for the reference.
+Cost: about four seconds per matrix for d = 512 on one core, half of them for the reference.
 
 Legend: A symmetric positive definite matrices (batch, d, d); Z = A^{1/2}; G = dL/dZ; U, sigma eigenvectors and
 eigenvalues of A.
@@ -26,8 +26,7 @@ from torch import Tensor
 from ..errors import GradientExceptionWarning
 from ..matfun.functions.sqrtm import sqrtm
 from .extended import Extended, exact_root_and_gradient, to_extended
-
-Tick = Callable[[int, int], None]
+from .numerics import MatrixFunction, by_eigh, by_svd
 
 
 @dataclass(frozen=True)
@@ -45,25 +44,15 @@ class Precision:
     num_matrices: int
 
 
-def _by_eigh(A: Tensor) -> Tensor:
-    sigma, U = torch.linalg.eigh(A)
-    return (U * sigma.sqrt()[..., None, :]) @ U.mT
-
-
-def _by_svd(A: Tensor) -> Tensor:
-    U, sigma, _ = torch.linalg.svd(A)
-    return (U * sigma.sqrt()[..., None, :]) @ U.mT
-
-
-def _ours(**options: Any) -> Callable[[Tensor], Tensor]:
+def _ours(**options: Any) -> MatrixFunction:
     """`sqrtm`; what "auto" would choose by device is to be named, so that a table means one thing."""
     wrapper: Callable[..., Any] = sqrtm
     return partial(wrapper, **options)
 
 
-METHODS: dict[str, Callable[[Tensor], Tensor]] = {
-    "eigh + autograd": _by_eigh,  # as other people write it
-    "svd + autograd": _by_svd,
+METHODS: dict[str, MatrixFunction] = {
+    "eigh + autograd": by_eigh,  # as other people write it
+    "svd + autograd": by_svd,
     "svd": _ours(forward="svd", backward="svd", precision="fast"),  # Eq. (2)-(4)
     # What fails it sets to zero: an error of 1.
     "svd_truncated": _ours(forward="svd", backward="svd_truncated", precision="fast"),
@@ -75,18 +64,16 @@ METHODS: dict[str, Callable[[Tensor], Tensor]] = {
     "newton_schulz 5 + unrolled": _ours(forward="newton_schulz", num_iters=5, backward="unrolled"),
     "newton_schulz 20 + unrolled": _ours(forward="newton_schulz", num_iters=20, backward="unrolled"),
 }
-SINGLE_ONLY = frozenset(
-    {"svd, high precision", "lyapunov, high precision"}
-)  # float64 inside: nothing higher than float64 itself
+SINGLE_ONLY = frozenset({"svd, high precision", "lyapunov, high precision"})  # they use float64 inside
 
 
-def methods_for(dtype: torch.dtype) -> dict[str, Callable[[Tensor], Tensor]]:
+def methods_for(dtype: torch.dtype) -> dict[str, MatrixFunction]:
     """The methods that mean something in a dtype."""
     left_out = SINGLE_ONLY if dtype == torch.float64 else frozenset()
     return {name: method for name, method in METHODS.items() if name not in left_out}
 
 
-def measure(A: Tensor, G: Tensor, *, tick: Tick = lambda done, total: None) -> list[Precision]:
+def measure(A: Tensor, G: Tensor, *, tick: Callable[[int, int], None] = lambda done, total: None) -> list[Precision]:
     """Errors of every method of `methods_for` the dtype of A, in the order of `METHODS`.
 
     Paper: Sec. 3.5. The gradients are made symmetric before they are compared: eigh reads one triangle only.
@@ -110,7 +97,16 @@ def measure(A: Tensor, G: Tensor, *, tick: Tick = lambda done, total: None) -> l
             root, gradient = _run(method, a, g)
             found[name].append((_error(root, Z), _error(gradient, X)))
             tick(done := done + 1, total)
-    return [_summary(name, errors) for name, errors in found.items()]
+    return [
+        Precision(
+            method=name,
+            root_error=_worst(root for root, _ in errors),
+            gradient_error=_worst(gradient for _, gradient in errors),
+            num_nonfinite=sum(math.isnan(root) or math.isnan(gradient) for root, gradient in errors),
+            num_matrices=len(errors),
+        )
+        for name, errors in found.items()
+    ]
 
 
 def _check(A: Tensor, G: Tensor) -> None:
@@ -127,7 +123,7 @@ def _check(A: Tensor, G: Tensor) -> None:
         raise ValueError("precision: expected finite `A` and `G`, got infinite or NaN entries.")
 
 
-def _run(method: Callable[[Tensor], Tensor], A: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
+def _run(method: MatrixFunction, A: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
     """Z and dL/dA as the method has them; NaN from one that gives up."""
     leaf = A.detach().clone().requires_grad_()
     Z = X = torch.full_like(A, math.nan)
@@ -148,16 +144,6 @@ def _error(value: Tensor, exact: Extended) -> float:
         return math.nan
     difference = to_extended(value) - exact
     return float(np.sqrt((difference**2).sum() / (exact**2).sum()))
-
-
-def _summary(method: str, errors: list[tuple[float, float]]) -> Precision:
-    return Precision(
-        method=method,
-        root_error=_worst(root for root, _ in errors),
-        gradient_error=_worst(gradient for _, gradient in errors),
-        num_nonfinite=sum(math.isnan(root) or math.isnan(gradient) for root, gradient in errors),
-        num_matrices=len(errors),
-    )
 
 
 def _worst(errors: Iterable[float]) -> float:

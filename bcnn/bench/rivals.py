@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-MatrixFunction = Callable[[Tensor], Tensor]
+from .numerics import MatrixFunction
 
 
 class Rival(NamedTuple):
@@ -20,27 +20,18 @@ class Rival(NamedTuple):
 
     name: str
     module: str
-    functions: dict[str, Callable[[object], MatrixFunction]]  # by the names of `bench.matfun.SCALARS`
-
-
-def _attribute(path: str) -> Callable[[object], MatrixFunction]:
-    def get(module: object) -> MatrixFunction:
-        for name in path.split("."):
-            module = getattr(module, name)
-        return module  # type: ignore[return-value]
-
-    return get
+    functions: dict[str, Callable[[Any], MatrixFunction]]  # by the names of `bench.matfun.SCALARS`
 
 
 RIVALS = (
     Rival(
         "spd_learn",
         "spd_learn.functional",
-        {"sqrt": _attribute("matrix_sqrt.apply"), "log": _attribute("matrix_log.apply")},
+        {"sqrt": attrgetter("matrix_sqrt.apply"), "log": attrgetter("matrix_log.apply")},
     ),
-    Rival("POT", "ot.backend", {"sqrt": lambda module: module.TorchBackend().sqrtm}),  # type: ignore[attr-defined]
-    Rival("geoopt", "geoopt.linalg", {"sqrt": _attribute("sym_sqrtm"), "log": _attribute("sym_logm")}),
-    Rival("torch.linalg.matrix_sqrth", "torch.linalg", {"sqrt": _attribute("matrix_sqrth")}),  # from torch 2.14 on
+    Rival("POT", "ot.backend", {"sqrt": lambda module: module.TorchBackend().sqrtm}),
+    Rival("geoopt", "geoopt.linalg", {"sqrt": attrgetter("sym_sqrtm"), "log": attrgetter("sym_logm")}),
+    Rival("torch.linalg.matrix_sqrth", "torch.linalg", {"sqrt": attrgetter("matrix_sqrth")}),  # from torch 2.14 on
 )
 
 
@@ -54,7 +45,7 @@ def find(function: str) -> tuple[dict[str, MatrixFunction], dict[str, str]]:
         try:
             found[rival.name] = rival.functions[function](importlib.import_module(rival.module))
         except ImportError:
-            absent[rival.name] = "not installed"
+            absent[rival.name] = "not installed; pip install 'bcnn[rivals]'"
         except AttributeError:
             absent[rival.name] = f"not in this version (torch {torch.__version__})"
     return found, absent

@@ -23,7 +23,8 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,30 +33,43 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .. import machine
 from ..data.contract import TRAIN, Sample
 from ..errors import GradientExceptionWarning, NonFiniteTrainingError
-from ..features.extract import ExtractOptions, with_head
-from ..models.bcnn import BCNN, build_model
+from ..features.extract import ExtractOptions
+from ..models.bcnn import BCNN, build_model, with_head
 from ..pooling.head import PRESETS, HeadConfig, make_config
+from ..progress import Progress, silent
+from ..report import figures
+from ..report.tables import Column, Layout, Record, percent
 from ..train.config import FinetuneConfig
 from ..train.module import Trained, make_optimizer, set_learning_rate
 from ..train.plan import Item
 from ..train.source import Pixels
+from .contract import Benchmark, option
 from .timing import Clock
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-Tick = Callable[[str, int], None]
-Laps = dict[str, float]  # milliseconds a step, by part
+Laps = dict[str, float]  # milliseconds per step, by part
 
 BARE = "bcnn"  # the head without a matrix function
 WAIT, NETWORK, HEAD, CLASSIFIER, UPDATE = "wait", "network", "head", "classifier", "update"
+# The parts of a step in the order in which it comes to them: titles, columns and colours.
+PARTS = {
+    "waiting": ("wait_ms", "#bbbbbb"),  # for the next batch, decoded in the meantime
+    "network": ("network_ms", "#1f77b4"),
+    "pooling": ("pooling_ms", "#2ca02c"),  # with the normalizations of entries
+    "matrix function": ("matrix_ms", "#d62728"),
+    "classifier": ("classifier_ms", "#9467bd"),  # with the loss
+    "update": ("update_ms", "#ff7f0e"),
+}
 
 _NUM_PHOTOGRAPHS = 8
 _PHOTOGRAPH = (500, 375)  # width and height, those of most in CUB
+_ALONE = 4  # batches that are decoded with nothing else running
 _SPARE = 3  # batches that nobody takes, so that threads have something to decode until the end
 
 
@@ -79,45 +93,15 @@ HEADS: dict[str, HeadConfig] = {
 
 
 @dataclass(frozen=True)
-class Row:
-    """One head; times in milliseconds an image, medians over the rounds."""
-
-    group: str
-    case: str
-    normalize: str
-    data_alone_ms: float  # from files to a batch, nothing else running; no part of the step
-    wait_ms: float  # for the next batch, decoded in the meantime
-    network_ms: float
-    pooling_ms: float  # with the normalizations of entries
-    matrix_ms: float
-    classifier_ms: float  # with the loss
-    update_ms: float
-    step_ms: float  # all parts together
-    share: float  # of the matrix function in the step
-    share_spread: float  # half its range over the rounds
-    spread: float  # of the step
-
-
-@dataclass(frozen=True)
 class Settings:
     """What is measured."""
 
-    backbone: str = "alexnet"
-    weights: str | None = None
-    size: int = 448
-    batch: int = 8
-    num_classes: int = 200
-    rounds: int = 5
-    workers: int = 2  # threads that decode
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type == "int" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"bench step: expected {field.name} to be a whole number >= 1, got {value!r}.")
-
-
-QUICK = Settings("tiny", size=64, batch=4, num_classes=10, rounds=2)
+    backbone: str = option("alexnet", "The network.", quick="tiny")
+    size: int = option(448, "Side of the images in pixels.", quick=64)
+    batch: int = option(8, "Images per step.", quick=4)
+    num_classes: int = option(200, "Classes to tell apart.", quick=10)
+    rounds: int = option(5, "Timed rounds; one step with every head per round.", quick=2)
+    weights: str | None = option(None, "none for random ones, default (a download), or a name of `bcnn weights list`.")
 
 
 class Stopwatch:
@@ -128,16 +112,16 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
-        """What has passed since the last call belongs to this part."""
+        """Count the time since the last call to this part."""
         now = time.perf_counter()
         self.laps[part] += 1e3 * (now - self._last)
         self._last = now
 
 
 class _Round(NamedTuple):
-    """What one round gave."""
+    """The times of one round."""
 
-    alone_ms: float  # an image, decoded with nothing else running
+    alone_ms: float  # per image, decoded with nothing else running
     steps: dict[str, Laps]  # by head
 
 
@@ -157,29 +141,26 @@ class _Training:
         return self.source.batches(items, [batch] * count)
 
 
-def run(settings: Settings, tick: Tick = lambda label, total: None) -> list[Row]:
-    """One row a head, after a round that does not count."""
+def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]:
+    """One record per head, after a round that does not count."""
     with tempfile.TemporaryDirectory(prefix="bcnn-bench-") as name, warnings.catch_warnings():
         warnings.simplefilter("ignore", GradientExceptionWarning)  # no matter of time
         training = _set_up(settings, Path(name))
         group = _title(training.models[BARE], settings)
-        total = (settings.rounds + 1) * (len(HEADS) + 1)
-        rounds = [_round(training, lambda: tick("steps", total)) for _ in range(settings.rounds + 1)][1:]
-    return [_row(group, case, rounds, settings.batch) for case in HEADS]
-
-
-# --- what is trained --------------------------------------------------------------------------------------------------
+        done, total = count(1), (settings.rounds + 1) * (len(HEADS) + 1)
+        rounds = [_round(training, lambda: progress("steps", next(done), total)) for _ in range(settings.rounds + 1)]
+    return [_record(group, case, rounds[1:], settings.batch) for case in HEADS]
 
 
 def _set_up(settings: Settings, folder: Path) -> _Training:
     model = build_model(
         BARE, backbone=settings.backbone, weights=settings.weights, num_classes=settings.num_classes,
-        image_size=settings.size,
+        size=settings.size,
     )  # fmt: skip
     optimizer = make_optimizer(model, FinetuneConfig())
     set_learning_rate(optimizer, 0.0)
-    options = ExtractOptions(batch=settings.batch, workers=settings.workers)
-    source = Pixels(_photographs(folder), model.config.preprocessing, options, memory_gb=0.0)
+    options = ExtractOptions(batch=settings.batch)
+    source = Pixels(_photographs(folder), model.preprocessing, options, memory_gb=0.0)
     labels = torch.randint(settings.num_classes, (settings.batch,), generator=torch.Generator().manual_seed(0))
     return _Training(models_of(model), optimizer, source, labels)
 
@@ -189,14 +170,14 @@ def models_of(model: BCNN) -> dict[str, BCNN]:
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     models = {case: with_head(model, config) for case, config in HEADS.items()}
     for other in models.values():
-        other.classifier = model.classifier
+        other.scorer = model.scorer
         Trained(other).train()
     return models
 
 
 def _title(model: BCNN, settings: Settings) -> str:
     with torch.no_grad():
-        _, d, height, width = model.features(torch.zeros(1, 3, settings.size, settings.size)).shape
+        _, d, height, width = model.maps(torch.zeros(1, 3, settings.size, settings.size))[0].shape
     return (
         f"a step of {settings.batch} images, {settings.backbone} at {settings.size} px, d={d}, n={height * width}, "
         f"{settings.num_classes} classes, weights {settings.weights or 'random'}"
@@ -205,11 +186,9 @@ def _title(model: BCNN, settings: Settings) -> str:
 
 def _photographs(folder: Path) -> list[Sample]:
     """Files of made-up photographs."""
-    samples = []
-    for i in range(_NUM_PHOTOGRAPHS):
-        path = folder / f"{i}.jpg"
-        _photograph(numpy.random.default_rng(i)).save(path, quality=90)
-        samples.append(Sample(path.name, 0, TRAIN, path))
+    samples = [Sample(f"{i}.jpg", 0, TRAIN, folder / f"{i}.jpg") for i in range(_NUM_PHOTOGRAPHS)]
+    for i, sample in enumerate(samples):
+        _photograph(numpy.random.default_rng(i)).save(folder / sample.name, quality=90)
     return samples
 
 
@@ -226,27 +205,18 @@ def _photograph(rng: numpy.random.Generator) -> Image:
     return fromarray(pixels.round().clip(0, 255).astype(numpy.uint8))
 
 
-# --- steps ------------------------------------------------------------------------------------------------------------
-
-
-def _round(training: _Training, tick: Callable[[], None]) -> _Round:
+def _round(training: _Training, step_is_done: Callable[[], None]) -> _Round:
     """Decoding alone, then a step with every head."""
-    alone = _decode_alone(training)
-    batches = training.batches(1 + len(training.models) + _SPARE)
-    _step(training, BARE, batches)  # from here on the threads are ahead
-    tick()
-    steps = {}
-    for case in training.models:
-        steps[case] = _step(training, case, batches)
-        tick()
-    return _Round(alone, steps)
-
-
-def _decode_alone(training: _Training, count: int = 4) -> float:
     start = time.perf_counter()
-    for _ in training.batches(count):
+    for _ in training.batches(_ALONE):
         pass
-    return 1e3 * (time.perf_counter() - start) / (count * len(training.labels))
+    alone_ms = 1e3 * (time.perf_counter() - start) / (_ALONE * len(training.labels))
+    batches = training.batches(1 + len(training.models) + _SPARE)
+    steps = {}
+    for case in (BARE, *training.models):  # the first step does not count: from there on the threads are ahead
+        steps[case] = _step(training, case, batches)
+        step_is_done()
+    return _Round(alone_ms, steps)
 
 
 def _step(training: _Training, case: str, batches: Iterator[Tensor]) -> Laps:
@@ -261,21 +231,18 @@ def _step(training: _Training, case: str, batches: Iterator[Tensor]) -> Laps:
 
 
 def backward_in_parts(model: BCNN, images: Tensor, labels: Tensor, lap: Callable[[str], None]) -> None:
-    """What ``cross_entropy(model(images), labels).backward()`` leaves in the parameters, part by part.
+    """Do as ``cross_entropy(model(images), labels).backward()``, part by part.
 
-    Args:
-        model: with a classifier.
-        images: shape (B, 3, H, W).
-        labels: shape (B,).
-        lap: hears the name of each part when it has been worked on: forward, then backward.
+    Each part takes the gradient that the next one leaves in its input; `lap` hears the name of each part when it has
+    been worked on, forward and then backward. Images have the shape (B, 3, H, W), labels (B,).
     """
-    maps = model.features(images)
+    (maps,) = model.maps(images)
     lap(NETWORK)
     cut_maps = maps.detach().requires_grad_()
     descriptors = model.head(cut_maps)
     lap(HEAD)
     cut_descriptors = descriptors.detach().requires_grad_()
-    functional.cross_entropy(model.classify(cut_descriptors).float(), labels).backward()
+    functional.cross_entropy(model.score(cut_descriptors).float(), labels).backward()
     lap(CLASSIFIER)
     descriptors.backward(cut_descriptors.grad)
     lap(HEAD)
@@ -284,7 +251,7 @@ def backward_in_parts(model: BCNN, images: Tensor, labels: Tensor, lap: Callable
 
 
 def _update(optimizer: torch.optim.SGD, case: str) -> None:
-    """As the training loop does it: the gradient's length tells whether it is finite."""
+    """Do as the training loop does: the length of the gradient tells whether it is finite."""
     grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(grads))
     if not norm < float("inf"):
@@ -295,36 +262,70 @@ def _update(optimizer: torch.optim.SGD, case: str) -> None:
     optimizer.zero_grad()
 
 
-# --- what came of it --------------------------------------------------------------------------------------------------
-
-
-def _row(group: str, case: str, rounds: Sequence[_Round], batch: int) -> Row:
+def _record(group: str, case: str, rounds: Sequence[_Round], batch: int) -> dict[str, Any]:
     """Medians of the parts; the matrix function is what the head takes longer than the bare one, round by round."""
     steps, bare = ([one.steps[name] for one in rounds] for name in (case, BARE))
-
-    def an_image(times: Sequence[float]) -> float:
-        return statistics.median(times) / batch
-
     matrix = [own[HEAD] - other[HEAD] for own, other in zip(steps, bare, strict=True)]
     whole = [sum(own.values()) for own in steps]
     shares = [a / b for a, b in zip(matrix, whole, strict=True)]
-    parts = {
-        "wait_ms": an_image([own[WAIT] for own in steps]),
-        "network_ms": an_image([own[NETWORK] for own in steps]),
-        "pooling_ms": an_image([other[HEAD] for other in bare]),
-        "matrix_ms": an_image(matrix),
-        "classifier_ms": an_image([own[CLASSIFIER] for own in steps]),
-        "update_ms": an_image([own[UPDATE] for own in steps]),
+    times = {
+        "wait_ms": [own[WAIT] for own in steps],
+        "network_ms": [own[NETWORK] for own in steps],
+        "pooling_ms": [other[HEAD] for other in bare],
+        "matrix_ms": matrix,
+        "classifier_ms": [own[CLASSIFIER] for own in steps],
+        "update_ms": [own[UPDATE] for own in steps],
     }
+    parts = {name: statistics.median(own) / batch for name, own in times.items()}
     step_ms = sum(parts.values())
-    return Row(
-        group, case, ", ".join(HEADS[case].normalize), statistics.median(one.alone_ms for one in rounds), **parts,
-        step_ms=step_ms,
-        share=parts["matrix_ms"] / step_ms, share_spread=(max(shares) - min(shares)) / 2, spread=Clock(whole).spread,
-    )  # fmt: skip
+    return {
+        "group": group, "case": case, "normalize": ", ".join(HEADS[case].normalize),
+        "data_alone_ms": statistics.median(one.alone_ms for one in rounds), **parts, "step_ms": step_ms,
+        "share": parts["matrix_ms"] / step_ms, "share_spread": (max(shares) - min(shares)) / 2,
+        "spread": Clock(whole).spread,
+    }  # fmt: skip
 
 
-def to_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Rows as dictionaries, the machine and versions beside every one."""
-    about = machine.describe()
-    return [{**asdict(row), **about} for row in rows]
+def _plot(records: Sequence[Record]) -> Figure:
+    """A bar per head, of the parts of its step; the share of the matrix function at the end."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 1.6 + 0.42 * len(records)), layout="constrained")
+    axes = figure.subplots()
+    names = [str(record["case"]) for record in records]
+    ends = [0.0] * len(records)
+    for label, (column, colour) in PARTS.items():
+        widths = [max(0.0, float(record[column])) for record in records]
+        bars = axes.barh(names, widths, left=ends, color=colour, label=label)
+        ends = [end + width for end, width in zip(ends, widths, strict=True)]
+    axes.bar_label(bars, [f"{percent(record['share'])} %" for record in records], padding=3, fontsize=8)
+    label = "ms per image; % of the step in the matrix function"
+    figures.frame(axes, max(ends), label, BENCHMARK.layout.title(records[0]))
+    figure.legend(loc="outside lower center", ncols=len(PARTS), fontsize=8, frameon=False)
+    return figure
+
+
+BENCHMARK = Benchmark(
+    Settings,
+    run,
+    Layout(
+        columns=(
+            Column("group"),
+            Column("case", "head"),
+            Column("normalize"),
+            Column("data_alone_ms", "data alone", ".2f"),  # from files to a batch, nothing else running
+            *(Column(key, title, ".2f") for title, (key, _) in PARTS.items()),
+            Column("step_ms", "step", ".2f"),  # all parts together
+            Column("share", "share, %", lambda record: percent(record["share"], record["share_spread"])),
+            Column("share_spread"),  # half its range over the rounds
+            Column("spread"),  # of the step
+        ),
+        note="Milliseconds an image, medians over the rounds, forward and backward; the step is the sum of its parts. "
+        "Data alone: from JPEG files to a batch with nothing else running, no part of the step; waiting: what is "
+        "left of it where threads decode while the network works. Pooling: with the normalizations of entries, "
+        "as in bcnn in the same rounds; matrix function: what its head takes longer than that of bcnn. "
+        "Classifier: with the loss. Update: length of the gradient, momentum, weight decay. Share: of the matrix "
+        "function in the step, ± half its range over the rounds.",
+        plot=_plot,
+    ),
+)

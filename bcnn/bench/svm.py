@@ -18,96 +18,82 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from .. import machine
 from ..classify.fit import fit_classifier
 from ..classify.gram import as_matrix
+from ..progress import Progress, silent
+from ..report.tables import Column, Layout, Record
+from .contract import Benchmark, option
 
-Tick = Callable[[str, int], None]
 Array = np.ndarray[Any, Any]
+
+NUM_PROBLEMS = 2  # one-vs-rest problems that LinearSVC solves
+ROUNDS = 2  # of every case
+TOL = 1e-4  # LinearSVC's default
+C = 1.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How large."""
+    """How large, and what is hoped for: nothing on a small scale."""
 
-    num_samples: int = 2000
-    num_features: int = 131_328
-    num_classes: int = 100
-    num_problems: int = 2  # of LinearSVC
-    rounds: int = 2  # of every case
-    C: float = 1.0
-    sklearn_tol: float = 1e-4  # LinearSVC's default
-    goals: tuple[str, str] = ("at most 1/50", "at most 1/3")  # of time, of memory
-
-
-QUICK = Settings(num_samples=200, num_features=2000, num_classes=10, goals=("", ""))
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    group: str
-    case: str
-    num_problems: int  # solved, of one a class
-    total_s: float  # for all classes, by the fastest round
-    slowest_s: float  # likewise, by the slowest
-    ratio: float  # to LinearSVC, for all classes
-    memory_mb: float  # the most that was resident
-    memory_ratio: float
-    difference: float | None = None  # of decision values to LinearSVC's, the largest
-    gap: float | None = None  # duality gap, the largest
-    time_goal: str = ""
-    memory_goal: str = ""
+    num_samples: int = option(2000, quick=200)
+    num_features: int = option(131_328, quick=2000)
+    num_classes: int = option(100, quick=10)
+    time_goal: str = option("at most 1/50", quick="")
+    memory_goal: str = option("at most 1/3", quick="")
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a contender hands back from its process."""
 
-    total_s: float
-    slowest_s: float
-    memory_mb: float
-    decisions: Array  # (n, num_problems)
-    gap: float | None = None
+    total_s: float  # for all classes, by the fastest round
+    slowest_s: float  # likewise, by the slowest
+    memory_mb: float  # the most that was resident
+    decisions: Array  # (n, NUM_PROBLEMS)
+    gap: float | None = None  # duality gap, the largest
 
 
-def run(settings: Settings, tick: Tick = lambda label, total: None) -> list[Row]:
+def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]:
     """LinearSVC, then ours without and with the cross-validation that calibrates probabilities."""
-    s = settings
-    group = f"{s.num_samples} samples of {s.num_features} features, {s.num_classes} classes, hinge, C={s.C:g}"
+    n, d, k = settings.num_samples, settings.num_features, settings.num_classes
+    group = f"{n} samples of {d} features, {k} classes, hinge, C={C:g}"
     contenders: dict[str, Callable[[Path, Settings, int], Outcome]] = {
-        f"LinearSVC, tol={s.sklearn_tol:g}, {s.num_problems} problems scaled to all": linear_svc,
+        f"LinearSVC, tol={TOL:g}, {NUM_PROBLEMS} problems scaled to all": linear_svc,
         "bcnn, all classes": gram_svm,
-        "bcnn, all classes, and 5-fold calibration": calibrated_svm,
+        "bcnn, all classes, and 5-fold calibration": partial(gram_svm, calibrate=True),
     }
+    outcomes: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "features.npy"
         _apart(write_descriptors, path, settings)
-        tick(group, 1 + len(contenders))
-        outcomes = []
-        for contender in contenders.values():
-            outcomes.append(_apart(contender, path, settings, torch.get_num_threads()))
-            tick(group, 1 + len(contenders))
-    first = outcomes[0]
-    rows = [
-        Row(
-            group, case, s.num_problems if i == 0 else s.num_classes, o.total_s, o.slowest_s, o.total_s / first.total_s,
-            o.memory_mb, o.memory_mb / first.memory_mb,
-            difference=float(abs(o.decisions - first.decisions).max()) if i else None, gap=o.gap,
-        )
-        for i, (case, o) in enumerate(zip(contenders, outcomes, strict=True))
+        progress(group, 1, 1 + len(contenders))
+        for case, contender in contenders.items():
+            outcomes[case] = _apart(contender, path, settings, torch.get_num_threads())
+            progress(group, 1 + len(outcomes), 1 + len(contenders))
+    import sklearn  # not before: Linux counts what this process holds as memory of those that it starts
+
+    theirs, *_ = outcomes.values()
+    records = [
+        {
+            "group": group, "case": case, "num_problems": NUM_PROBLEMS if own is theirs else k, "total_s": own.total_s,
+            "slowest_s": own.slowest_s, "ratio": own.total_s / theirs.total_s, "memory_mb": own.memory_mb,
+            "memory_ratio": own.memory_mb / theirs.memory_mb, "gap": own.gap, "sklearn": sklearn.__version__,
+            "difference": None if own is theirs else float(abs(own.decisions - theirs.decisions).max()),
+        }
+        for case, own in outcomes.items()
     ]  # fmt: skip
-    rows[1] = replace(rows[1], time_goal=s.goals[0], memory_goal=s.goals[1])
-    return rows
+    records[1] |= {"time_goal": settings.time_goal, "memory_goal": settings.memory_goal}
+    return records
 
 
 def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -137,31 +123,26 @@ def labels_of(settings: Settings) -> Array:
 
 
 def gram_svm(path: Path, settings: Settings, threads: int, calibrate: bool = False) -> Outcome:
-    """Ours, for all classes."""
+    """Ours, for all classes; with held-out scores by five folds if calibrated."""
     torch.set_num_threads(threads)
     spent = []
-    for _ in range(settings.rounds):
+    for _ in range(ROUNDS):
         begin = time.perf_counter()
         features = as_matrix(np.load(path, mmap_mode="r"))
-        fitted = fit_classifier(features, labels_of(settings), settings.num_classes, C=settings.C, calibrate=calibrate)
+        fitted = fit_classifier(features, labels_of(settings), settings.num_classes, C=C, calibrate=calibrate)
         spent.append(time.perf_counter() - begin)
     memory = peak_mb()
-    decisions = fitted.scores(features)[:, : settings.num_problems].numpy()
+    decisions = fitted.scores(features)[:, :NUM_PROBLEMS].numpy()
     return Outcome(min(spent), max(spent), memory, decisions, fitted.gap)
-
-
-def calibrated_svm(path: Path, settings: Settings, threads: int) -> Outcome:
-    """Ours, with held-out scores by five folds."""
-    return gram_svm(path, settings, threads, calibrate=True)
 
 
 def linear_svc(path: Path, settings: Settings, threads: int) -> Outcome:
     """scikit-learn's, for a few classes; liblinear runs on one thread."""
     features = np.load(path)
-    problems = range(settings.num_problems)
-    prepared, solved = [], []  # a value a round; a value a round and problem
+    problems = range(NUM_PROBLEMS)
+    prepared, solved = [], []  # one value per round; one per round and problem
     _fit_svc(features, settings, 0, num_iters=1)  # the first one touches fresh memory, and takes twice as long
-    for _ in range(settings.rounds):
+    for _ in range(ROUNDS):
         prepared.append(_fit_svc(features, settings, 0, num_iters=1)[0])
         fits = [_fit_svc(features, settings, j, num_iters=10_000) for j in problems]
         solved.append([spent for spent, _ in fits])
@@ -183,7 +164,7 @@ def _fit_svc(features: Array, settings: Settings, problem: int, *, num_iters: in
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
 
-    svc = LinearSVC(loss="hinge", dual=True, C=settings.C, tol=settings.sklearn_tol, max_iter=num_iters, random_state=0)
+    svc = LinearSVC(loss="hinge", dual=True, C=C, tol=TOL, max_iter=num_iters, random_state=0)
     with warnings.catch_warnings():
         if num_iters == 1:
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -197,9 +178,37 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def to_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Rows as dictionaries, the machine and versions beside every one."""
-    import sklearn
+def _ratio(key: str) -> Callable[[Record], str]:
+    def text(record: Record) -> str:
+        number = float(record[key])
+        return f"1/{1 / number:.1f}" if number < 1 else f"{number:.1f}"
 
-    about = {**machine.describe(), "sklearn": sklearn.__version__}
-    return [{**asdict(row), **about} for row in rows]
+    return text
+
+
+BENCHMARK = Benchmark(
+    Settings,
+    run,
+    Layout(
+        columns=(
+            Column("group"),
+            Column("case", "case"),
+            Column("num_problems"),  # one-vs-rest problems that were solved
+            Column("total_s", "all classes, s", ".1f"),
+            Column("slowest_s", "slowest, s", ".1f"),
+            Column("ratio", "ratio", _ratio("ratio")),
+            Column("time_goal", "goal"),
+            Column("memory_mb", "MB", ".0f"),
+            Column("memory_ratio", "ratio", _ratio("memory_ratio")),
+            Column("memory_goal", "goal"),
+            Column("difference", "decision values off by", ".1e"),  # the largest
+            Column("gap"),
+            Column("sklearn"),
+        ),
+        note="Features are read from a file, each case in a process of its own; MB: the most that was resident. Times "
+        "are of the fastest round; ratios to the first line, whose time is scaled to all classes from the problems it "
+        "solved, its preparations counted once; decision values against the first line's, which stops at its "
+        "tolerance.",
+        bars={"total_s": "s, all classes", "memory_mb": "MB, resident"},
+    ),
+)

@@ -1,4 +1,4 @@
-"""Timing by rounds: every case once a round, so that a slow minute of the machine falls on all of them alike."""
+"""Timing by rounds: every case once per round, so that a slow minute of the machine falls on all of them alike."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import torch
+
+from ..progress import Progress, silent
 
 
 @dataclass
 class Clock:
-    """Times of one case, a value a round, in milliseconds."""
+    """Times of one case in milliseconds, one value per round."""
 
     times_ms: list[float] = field(default_factory=list)
 
@@ -37,18 +40,20 @@ def time_rounds(
     rounds: int,
     device: str = "cpu",
     slow_ms: float = 1500.0,
-    tick: Callable[[], None] = lambda: None,
+    stage: str = "rounds",
+    progress: Progress = silent,
 ) -> list[Clock]:
-    """Time each of `runs` once a round after one warm-up; one slower than `slow_ms` in two rounds only."""
+    """Time each of `runs` once per round after one warm-up; one slower than `slow_ms` in two rounds only."""
     clocks = [Clock() for _ in runs]
+    done, total = count(1), len(runs) * (rounds + 1)
     for run in runs:
         run()
-        tick()
+        progress(stage, next(done), total)
     for i in range(rounds):
         for run, clock in zip(runs, clocks, strict=True):
             if i < 2 or clock.times_ms[0] < slow_ms:
                 clock.times_ms.append(_timed(run, device))
-            tick()
+            progress(stage, next(done), total)
     return clocks
 
 
@@ -61,6 +66,6 @@ def _timed(run: Callable[[], object], device: str) -> float:
 
 
 def wait(device: str) -> None:
-    """Until all that was asked of the device is done."""
+    """Wait until all that was asked of the device is done."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

@@ -6,7 +6,6 @@ Reference: Guo et al., "On calibration of modern neural networks", ICML 2017 (te
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from ..errors import NotConvergedWarning
+from ..progress import Progress, silent
 from .contract import ClassifierKind
 from .flip import average_views
 from .rescale import Rescale, unchanged
@@ -47,7 +47,7 @@ def cross_validate(
     sample_weight: Tensor | None = None,
     warm: Tensor | None = None,
     rescale: Rescale = unchanged,
-    tick: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = silent,
 ) -> Calibration:
     """Score every row by a classifier that has not seen its group, and fit the temperature to that.
 
@@ -76,7 +76,7 @@ def cross_validate(
             inner, labels[seen], *_solve_quietly(kind, inner, labels[seen], num_classes, C=C, **options)
         )
         values[unseen] = K[unseen][:, seen] @ beta + bias
-        tick(i + 1, num_folds)
+        progress("calibrate", i + 1, num_folds)
     values = average_views(values, groups)[judged]
     truth = labels[first][judged]
     mass = None if sample_weight is None else average_views(sample_weight[:, None], groups)[judged][:, 0]
@@ -109,7 +109,7 @@ def assign_folds(
     of_group = labels[first]
     if not np.array_equal(of_group[index], labels):
         bad = names[index[(of_group[index] != labels).argmax()]]
-        raise ValueError(f"cross_validate: expected one label a group, got several in group {bad!r}.")
+        raise ValueError(f"cross_validate: expected one label per group, got several in group {bad!r}.")
     generator = np.random.default_rng(seed)
     result = np.full(len(names), -1)
     offset = 0

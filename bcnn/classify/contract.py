@@ -42,7 +42,8 @@ class Solution(Protocol):
 class ClassifierKind:
     """A solver and what can be said about it."""
 
-    solve: Callable[..., Solution]  # solve(K, labels, num_classes, *, C, sample_weight, tol, warm, tick)
+    # solve(K, labels, num_classes, *, C, sample_weight, tol, warm, progress), which says "train"
+    solve: Callable[..., Solution]
     about: str
     one_vs_rest: bool  # scores of two classes are f and -f
     temperature: float = 0.5  # of the scores, where there are too few images to measure it; margins aim at +-1

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import unknown_name
+from ..progress import Progress, silent
 from . import CLASSIFIERS
 from .calibrate import Calibration, cross_validate
 from .gram import FeatureMatrix, as_matrix, combine, gram, scores
@@ -24,7 +24,6 @@ from .rescale import RESCALES
 
 NEGLIGIBLE = 1e-30  # of the heaviest sample, or of 1 if that is less: lighter ones do not count
 ABSENT = -1e3  # the bias of a class without samples: it never wins, and its probability is zero in float32
-Tick = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def fit_classifier(
     rescale: str = "none",
     folds: int = 5,
     seed: int = 0,
-    tick: Tick | None = None,
+    tick: Callable[[str, int, int], None] = silent,
 ) -> LinearClassifier:
     """Train a classifier of `CLASSIFIERS`, and measure by cross-validation how sure its scores are.
 
@@ -95,7 +94,7 @@ def fit_classifier(
         raise unknown_name("fit_classifier", "classifier", kind, CLASSIFIERS)
     if rescale not in RESCALES:
         raise unknown_name("fit_classifier", "rescale", rescale, RESCALES)
-    matrix, hear = as_matrix(matrix), tick or (lambda stage, done, total: None)
+    matrix, progress = as_matrix(matrix), cast(Progress, tick)  # no stage has a note: three arguments will do
     given = _checked_labels(labels, matrix.shape[0], num_classes)
     groups = _checked_groups(groups, len(given))
     weights, counted = _checked_weights(sample_weight, len(given))
@@ -107,24 +106,22 @@ def fit_classifier(
         )
     spent: dict[str, float] = {}
     with _timed(spent, "gram"):
-        K = gram(matrix, partial(hear, "gram"))[counted][:, counted]  # the whole, or the rows that count
+        K = gram(matrix, progress)[counted][:, counted]  # the whole, or the rows that count
     with _timed(spent, "train"):
-        solution = CLASSIFIERS[kind].solve(
-            K, own, len(present), C=C, sample_weight=weights, tick=partial(hear, "train")
-        )
+        solution = CLASSIFIERS[kind].solve(K, own, len(present), C=C, sample_weight=weights, progress=progress)
     beta, bias_of_present = RESCALES[rescale](K, own, solution.beta, solution.bias)
     measured = Calibration(CLASSIFIERS[kind].temperature, calibrated=False)
     if calibrate:
         with _timed(spent, "calibrate"):
             measured = cross_validate(
                 CLASSIFIERS[kind], K, own, len(present), C=C, groups=groups[counted], folds=folds, seed=seed,
-                sample_weight=weights, warm=solution.beta, rescale=RESCALES[rescale], tick=partial(hear, "calibrate"),
+                sample_weight=weights, warm=solution.beta, rescale=RESCALES[rescale], progress=progress,
             )  # fmt: skip
     with _timed(spent, "weights"):
         weight = torch.zeros(num_classes, matrix.shape[1])
         everywhere = beta.new_zeros(len(given), len(present))
         everywhere[counted] = beta
-        weight[present] = combine(matrix, everywhere, partial(hear, "weights"))
+        weight[present] = combine(matrix, everywhere, progress)
         bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, bias_of_present.float())
     return LinearClassifier(
         weight, bias, measured.temperature, measured.calibrated, measured.accuracy,
@@ -137,7 +134,7 @@ def _checked_labels(labels: Any, n: int, num_classes: int) -> Tensor:
     given = torch.as_tensor(np.asarray(labels)).cpu()
     if given.ndim != 1 or len(given) != n or given.is_floating_point():
         raise ValueError(
-            f"fit_classifier: expected one whole number a row as labels, {n} rows, got {given.dtype} of shape "
+            f"fit_classifier: expected one whole number per row as labels, {n} rows, got {given.dtype} of shape "
             f"{tuple(given.shape)}."
         )
     if n == 0 or int(given.min()) < 0 or int(given.max()) >= num_classes:
@@ -149,7 +146,7 @@ def _checked_labels(labels: Any, n: int, num_classes: int) -> Tensor:
 def _checked_groups(groups: Any, n: int) -> np.ndarray[Any, Any]:
     given = np.arange(n) if groups is None else np.asarray(groups)
     if given.shape != (n,):
-        raise ValueError(f"fit_classifier: expected a group a row, {n} rows, got shape {given.shape}.")
+        raise ValueError(f"fit_classifier: expected one group per row, {n} rows, got shape {given.shape}.")
     return given
 
 

@@ -1,24 +1,24 @@
 """Products of feature matrices that are wider than memory, by blocks of columns: every number is read once.
 
-Legend: X features, a row an image (n, d); K = X X^T, the Gram matrix (n, n).
+Legend: X features, one row per image (n, d); K = X X^T, the Gram matrix (n, n).
 """
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..progress import Progress, silent
+
 BLOCK_BYTES = 64 * 2**20  # of one block of columns; two at most are in memory
 SMALL = 2e9  # up to so many products float64 is not felt
 _ROWS_READ = 128  # of a memory map, before its pages are given back
 _ROWS = 512  # rows of a tile of K: tiles below the diagonal are mirrored, not multiplied
-
-Tick = Callable[[int, int], None]
 
 
 class FeatureMatrix(Protocol):
@@ -67,7 +67,7 @@ def as_matrix(array: Any) -> FeatureMatrix:
     return ArrayMatrix(array if isinstance(array, (np.ndarray, Tensor)) else np.asarray(array))
 
 
-def gram(matrix: FeatureMatrix, tick: Tick = lambda done, total: None) -> Tensor:
+def gram(matrix: FeatureMatrix, progress: Progress = silent) -> Tensor:
     """K = X X^T in float64, shape (n, n), symmetric to the last bit.
 
     Float32 blocks are multiplied in float32 and summed in float64, unless the whole is small; float64 ones in float64.
@@ -82,7 +82,7 @@ def gram(matrix: FeatureMatrix, tick: Tick = lambda done, total: None) -> Tensor
         for top in range(0, n, _ROWS):
             rows = slice(top, min(top + _ROWS, n))
             K[rows, top:] += block[rows] @ block[top:].mT
-        tick(start + block.shape[1], d)
+        progress("gram", start + block.shape[1], d)
     return K.triu_().add_(K.triu(1).mT)
 
 
@@ -100,14 +100,14 @@ def scores(matrix: FeatureMatrix, weight: Tensor, bias: Tensor) -> Tensor:
     return result
 
 
-def combine(matrix: FeatureMatrix, beta: Tensor, tick: Tick = lambda done, total: None) -> Tensor:
+def combine(matrix: FeatureMatrix, beta: Tensor, progress: Progress = silent) -> Tensor:
     """W = beta^T X in float64 products, rounded to float32, shape (k, d); beta is (n, k)."""
     d = matrix.shape[1]
     weight = torch.empty(beta.shape[1], d)
     turned = beta.double().mT.contiguous()
     for start, block in _blocks(matrix, itemsize=12):  # the block and its float64 copy
         weight[:, start : start + block.shape[1]] = (turned @ block.double()).float()
-        tick(start + block.shape[1], d)
+        progress("weights", start + block.shape[1], d)
     return weight
 
 

@@ -13,13 +13,13 @@ Legend: K Gram matrix (n, n); L factor (n, r); V weights in L's columns (r, k); 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..errors import NotConvergedWarning
+from ..progress import Progress, silent
 from .svm import check_problem
 
 
@@ -44,7 +44,7 @@ def solve_logistic(
     tol: float = 1e-6,
     max_iters: int = 100,
     warm: Tensor | None = None,
-    tick: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = silent,
 ) -> LogisticSolution:
     """Multinomial logistic regression of one Gram matrix; every class needs a sample.
 
@@ -57,7 +57,7 @@ def solve_logistic(
         tol: stop when a Newton step moves no decision value by more; the error is then far smaller.
         max_iters: Newton steps.
         warm: taken for the sake of the other classifiers; Newton's method starts at zero.
-        tick: hears of each step.
+        progress: hears of each step.
 
     Returns: the solution; `converged` is False, and a NotConvergedWarning given, if the last step was larger.
     """
@@ -76,7 +76,7 @@ def solve_logistic(
         step = problem.newton_step(P, gradient, min(0.1, change))
         x = _line_search(problem, x, value, gradient, step)
         change, gap = problem.change(step), -float((gradient * step).sum()) / 2
-        tick(num_iters, max_iters)
+        progress("train", num_iters, max_iters)
     if change > tol:
         warnings.warn(
             f"solve_logistic: not converged after {max_iters} Newton steps (decision values move by {change:.1e}; "

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NotConvergedWarning
+from ..progress import Progress, silent
 from . import admm
 from .active import polish
 from .dual import Dual, make_dual
@@ -54,7 +55,7 @@ def solve_svm(
     tol: float = TOL,
     max_iters: int = 200,
     warm: Tensor | None = None,
-    tick: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = silent,
 ) -> SVMSolution:
     """All one-vs-rest SVMs of one Gram matrix.
 
@@ -68,7 +69,7 @@ def solve_svm(
         tol: aimed at in decision values of the samples, targets being +-1; ten times as much is still taken for good.
         max_iters: of each step, at most.
         warm: beta of a similar problem to start from, shape (n, k).
-        tick: hears how many classes are done, of how many.
+        progress: hears how many classes are done, of how many.
 
     Returns: the solution; `converged` is False, and a NotConvergedWarning given, if a class missed that.
     """
@@ -77,7 +78,7 @@ def solve_svm(
     wanted = torch.tensor([1]) if binary else torch.arange(num_classes)
     Y = torch.where(labels.long()[:, None] == wanted, 1.0, -1.0).double()
     dual = make_dual(K, Y, C, squared=squared, sample_weight=sample_weight)
-    run = _Run(dual, tol, max_iters, tick)
+    run = _Run(dual, tol, max_iters, progress)
     if not run.finish_by_rank():
         run.finish_from_admm(None if warm is None else warm[:, wanted] * dual.unit)
     good = run.good()
@@ -92,8 +93,8 @@ def solve_svm(
 class _Run:
     """The best points so far of all classes, and what is still to be done."""
 
-    def __init__(self, dual: Dual, tol: float, max_iters: int, tick: Callable[[int, int], None]):
-        self.dual, self.tol, self.max_iters, self.tick = dual, tol, max_iters, tick
+    def __init__(self, dual: Dual, tol: float, max_iters: int, progress: Progress):
+        self.dual, self.tol, self.max_iters, self.progress = dual, tol, max_iters, progress
         self.B = torch.zeros_like(dual.Y)
         self.gap = dual.gap(self.B, self.B)
         self.num_iters = 0
@@ -144,7 +145,7 @@ class _Run:
         most = 0
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             for j, count in enumerate(map(one, range(k)) if k < threads else pool.map(one, range(k))):
-                self.tick(j + 1, k)
+                self.progress("train", j + 1, k)
                 most = max(most, count)
         torch.set_num_threads(threads)  # a worker's setting also becomes the default of threads yet to start
         return most

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,42 +35,6 @@ def quiet_console(show: bool) -> Any:
     console = make_console()
     console.quiet = not show
     return console
-
-
-@contextmanager
-def progress_bars(unit: str, *, show: bool = True, overall: str | None = None) -> Iterator[Any]:
-    """A bar a stage, with speed and time left; hears (stage, done, in all). On the error stream, out of pipes' way.
-
-    Args:
-        unit: of what is counted, for the speed.
-        show: whether to draw anything.
-        overall: the stage that goes on while others come and go; those that are over make room then.
-    """
-    from rich import progress as rich
-    from rich.console import Console
-
-    columns = (
-        rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn(),
-        rich.TextColumn("{task.fields[speed]}"), rich.TimeElapsedColumn(), rich.TextColumn("left"),
-        rich.TimeRemainingColumn(),
-    )  # fmt: skip
-    console = Console(stderr=True)
-    tasks: dict[str, Any] = {}
-    with rich.Progress(*columns, console=console, disable=not show, speed_estimate_period=120) as progress:
-
-        def tick(stage: str, done: int, total: int, note: str = "") -> None:
-            if stage not in tasks:
-                for name, before in tasks.items():  # what is over stands still, and of no great interest makes room
-                    if name != overall:
-                        progress.stop_task(before)
-                        progress.update(before, visible="image" in name and overall is None)
-                tasks[stage] = progress.add_task(stage, total=total, completed=done, speed="")
-            task = progress.tasks[progress.task_ids.index(tasks[stage])]
-            speed = f"{task.speed:.1f} {unit}/s" if task.speed and "image" in stage else ""
-            shown = f"{stage}\n  {note}" if note else stage
-            progress.update(tasks[stage], completed=done, total=total, speed=speed, description=shown)
-
-        yield tick
 
 
 def download_report() -> Callable[[str, int, int], None]:

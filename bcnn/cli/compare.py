@@ -24,7 +24,7 @@ def compare(
     metrics = list(_metrics(runs))
     records = report.write(metrics, out) if out is not None else report.records_of(metrics)
     console = make_console()
-    console.print(report.terminal_table(records))
+    console.print(report.LAYOUT.terminal(records))
     if out is not None:
         console.print(f"Written: {out}", markup=False, soft_wrap=True)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..progress import at_stage
 from .common import make_console
+from .progress import progress_bars
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,8 +58,8 @@ def check(
     from ..data.spec import load_dataset
 
     dataset = load_dataset(spec)
-    with _progress() as tick:
-        report = check_dataset(dataset, tick)
+    with progress_bars(show=sys.stderr.isatty(), transient=True) as progress:
+        report = check_dataset(dataset, at_stage(progress, "images"))
     if as_json:
         typer.echo(json.dumps({**asdict(report), "clean": report.clean}, indent=1))
     else:
@@ -109,7 +110,9 @@ def _print_counts(console: Console, report: CheckReport) -> None:
         [split, f"{c.images}", f"{c.classes} of {report.num_classes}", f"{c.smallest} / {c.median:g} / {c.largest}"]
         for split, c in report.counts.items()
     ]
-    _print_table(console, report.dataset, ["split", "images", "classes", "images a class: least / median / most"], rows)
+    _print_table(
+        console, report.dataset, ["split", "images", "classes", "images per class: least / median / most"], rows
+    )
     if report.smallest_size and report.largest_size:
         least, most = (f"{width} x {height}" for width, height in (report.smallest_size, report.largest_size))
         console.print(f"Sizes from {least} to {most} pixels.")
@@ -128,23 +131,3 @@ def _print_table(console: Console, title: str, columns: list[str], rows: list[li
     console.print(table)
     if len(rows) > SHOWN:
         console.print(f"and {len(rows) - SHOWN} more (all of them with --json).")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], object]]:
-    """A bar on the terminal, nothing in a pipe."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = (TextColumn("images"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("images", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

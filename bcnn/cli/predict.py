@@ -11,10 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from ..options import pick
+from ..progress import at_stage
 from ..runs.config import RunConfig
 from .common import device as check_device
-from .common import make_console, progress_bars
+from .common import make_console
 from .options import Config, with_options
+from .progress import progress_bars
 
 FORMATS = ("table", "json", "csv")
 Run = Annotated[Path, typer.Argument(help="A run folder of `bcnn train`, or a model's file.", metavar="RUN")]
@@ -45,8 +47,8 @@ def predict(
     recognizer = work.open_run(run, **{**options, "device": check_device(options["device"])})
     paths = work.find_images(_from_stdin(images))
     found, broken = [], []
-    with progress_bars("images", show=len(paths) > options["batch"] and sys.stderr.isatty()) as tick:
-        for result in work.predict(recognizer, paths, lambda done, total: tick("looking at images", done, total)):
+    with progress_bars(show=len(paths) > options["batch"] and sys.stderr.isatty()) as progress:
+        for result in work.predict(recognizer, paths, at_stage(progress, "looking at images")):
             if isinstance(result, OSError):
                 if strict:
                     raise result
@@ -77,22 +79,20 @@ def evaluate(
     if split not in ("test", "train", "all"):
         raise ValueError(f"--split: expected test, train or all, got {split!r}.")
     from ..features.folder import describe_broken
+    from ..report.tables import interval, percent
     from ..runs import predict as work
 
     recognizer = work.open_run(run, **{**options, "device": check_device(options["device"])})
     place = out or (run if run.is_dir() else run.parent) / f"evaluate_{_file_name(spec)}_{split}"
-    with progress_bars("images") as tick:
-        metrics = work.evaluate(
-            recognizer, spec, place, split=split, tick=lambda done, total: tick("looking at images", done, total)
-        )
+    with progress_bars() as progress:
+        metrics = work.evaluate(recognizer, spec, place, split=split, tick=at_stage(progress, "looking at images"))
     console = make_console()
     broken = metrics["broken"]
     if broken:
         text = describe_broken(broken, metrics["num_test"] + len(broken))
         console.print(text, style="yellow", markup=False, soft_wrap=True)
-    low, high = metrics["interval95"]
     console.print(
-        f"accuracy {100 * metrics['accuracy']:.1f} % ({100 * low:.1f} to {100 * high:.1f}) on {metrics['num_test']} "
+        f"accuracy {percent(metrics['accuracy'])} % ({interval(*metrics['interval95'])}) on {metrics['num_test']} "
         f"images of {metrics['dataset']} ({split}). Written: {place}",
         markup=False, soft_wrap=True,
     )  # fmt: skip

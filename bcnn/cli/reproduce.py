@@ -15,8 +15,9 @@ from ..runs.config import RESCALES, RunConfig
 from ..train.config import FinetuneConfig, FinetuneSession
 from ..train.recipes import DEFAULT_RECIPE, with_recipe
 from .common import device as check_device
-from .common import download_report, is_given, make_console, names, progress_bars
+from .common import download_report, is_given, make_console, names
 from .options import with_options
+from .progress import progress_bars
 
 SMOKE = "textures,per_class=10"
 SMOKE_DECIDES = ("networks", "weights", "size", "tuned_size", "epochs")
@@ -173,9 +174,9 @@ def _carry_out(plan: Any, results: Any, shop: Any) -> list[Any]:
     from ..experiments.run import carry_out
 
     overall, whole = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %", max(plan.seconds, 1e-9)
-    with progress_bars("images", overall=overall) as tick:
-        shop.tick = tick
-        return carry_out(plan, results, shop, lambda seconds: tick(overall, int(100 * seconds / whole), 100))
+    with progress_bars(overall=overall) as progress:
+        shop.tick = progress
+        return carry_out(plan, results, shop, lambda seconds: progress(overall, int(100 * seconds / whole), 100))
 
 
 def _tell(console: Any, shop: Any, failures: Sequence[Any]) -> None:

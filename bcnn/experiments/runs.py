@@ -12,6 +12,7 @@ import numpy as np
 from ..report.classes import confusion_figure
 from ..report.curves import curves_figure
 from ..report.document import Details, Section, Table, picture_of
+from ..report.tables import interval
 from ..runs.predictions import text_of
 from .jobs.tuned import METRICS
 
@@ -43,11 +44,10 @@ def _section(folder: Path, metrics: dict[str, Any], number: int) -> Section:
 def _numbers(metrics: dict[str, Any]) -> Table:
     rows = [("training images", f"{metrics['num_train']}"), ("classes", f"{metrics['num_classes']}")]
     if metrics["accuracy"] is not None:
-        low, high = metrics["interval95"]
         rows += [
             ("test images", f"{metrics['num_test']}"),
             ("accuracy", f"{100 * metrics['accuracy']:.1f} %"),
-            ("95 % interval (Wilson)", f"{100 * low:.1f} to {100 * high:.1f} %"),
+            ("95 % interval (Wilson)", f"{interval(*metrics['interval95'])} %"),
             ("top-5 accuracy", f"{100 * metrics['top5_accuracy']:.1f} %"),
             ("mean over classes", f"{100 * metrics['mean_class_accuracy']:.1f} %"),
         ]

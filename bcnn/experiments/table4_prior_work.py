@@ -17,6 +17,7 @@ from ..pooling import POOLINGS
 from ..pooling.bilinear import DEFAULT_EPS
 from ..pooling.head import PRESETS, HeadConfig, ridge_in
 from ..report.document import Table
+from ..report.tables import interval
 from . import paper
 from .contract import Block, Cell, Experiment, Subject, jobs_of
 from .jobs.frozen import Frozen, frozen
@@ -54,11 +55,9 @@ def _rows(results: Results, subject: Subject) -> list[tuple[str, ...]]:
         state += protocol_of(subject)
         network = paper.network_title(subject.network)
         network += "" if subject.weights == "default" else f", weights {subject.weights}"
-        own, interval = measured(results, cell), ""
-        if own is not None:
-            low, high = own.interval
-            interval = f"{100 * low:.1f} to {100 * high:.1f}"
-        rows.append((cell.labels[0], state, network, f"{size}", ours_text(results, cell), interval))
+        own = measured(results, cell)
+        sure = "" if own is None else interval(*own.interval)
+        rows.append((cell.labels[0], state, network, f"{size}", ours_text(results, cell), sure))
     return rows
 
 

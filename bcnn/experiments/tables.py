@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..classify.accuracy import wilson
 from ..classify.paired import mean_interval, paired_interval, paired_p
 from ..report.document import Table
+from ..report.tables import interval, percent
 from . import paper
 from .contract import Block, Cell, Subject, jobs_of
 from .results import Results
@@ -52,8 +53,7 @@ class Measured:
     @property
     def text(self) -> str:
         """In percent, with the spread over seeds."""
-        spread = f" ± {100 * stdev(self.accuracies):.1f}" if len(self.accuracies) > 1 else ""
-        return f"{100 * self.accuracy:.1f}{spread}"
+        return percent(self.accuracy, stdev(self.accuracies) if len(self.accuracies) > 1 else None)
 
 
 def measured(results: Results, cell: Cell) -> Measured | None:
@@ -248,9 +248,8 @@ def _numbers(results: Results, cell: Cell, own: Measured | None) -> tuple[str, s
     printed = NONE if cell.paper is None else f"{cell.paper:.1f}"
     if own is None:
         return printed, ours_text(results, cell), "", ""
-    low, high = own.interval
     difference = "" if cell.paper is None else f"{100 * own.accuracy - cell.paper:+.1f}"
-    return printed, ours_text(results, cell), f"{100 * low:.1f} to {100 * high:.1f}", difference
+    return printed, ours_text(results, cell), interval(*own.interval), difference
 
 
 def _gain(
@@ -261,14 +260,13 @@ def _gain(
     printed = "" if cell.paper is None or base.paper is None else f"{cell.paper - base.paper:+.1f}"
     if own is None or own_base is None:
         return printed, "", "", ""
-    gain = f"{100 * (own.accuracy - own_base.accuracy):+.1f}"
+    gain = percent(own.accuracy - own_base.accuracy, sign="+")
     if not _are_paired(own, own_base):
         return printed, gain, "", ""
     p = _p_to(own_base, own)
     if np.array_equal(own.right, own_base.right):  # type: ignore[arg-type]
         return printed, gain, "", p  # a bootstrap of no differences has no width
-    low, high = paired_interval(own.right, own_base.right)
-    return printed, gain, f"{100 * low:+.1f} to {100 * high:+.1f}", p
+    return printed, gain, interval(*paired_interval(own.right, own_base.right), sign="+"), p
 
 
 def _p_to(other: Measured | None, own: Measured | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy
 
 from ..data.contract import Sample, shown
-from ..files import written_whole
+from . import figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ class Guess(Protocol):
 
 def plot_confusion(confusion: numpy.ndarray, classes: Sequence[str], path: Path) -> None:
     """The figure in a file."""
-    _save(confusion_figure(confusion, classes), path)
+    figures.save(confusion_figure(confusion, classes), path)
 
 
 def confusion_figure(confusion: numpy.ndarray, classes: Sequence[str]) -> Figure:
@@ -85,7 +85,7 @@ def plot_mistakes(guesses: Sequence[Guess], samples: Mapping[str, Sample], path:
         axes.set_title(
             f"is {_short(guess.truth or '', 28)}\ntaken for {_short(name, 28)}, {100 * share:.0f} %", fontsize=8
         )
-    _save(figure, path)
+    figures.save(figure, path)
 
 
 def _thumbnail(sample: Sample) -> Any:
@@ -100,8 +100,3 @@ def _thumbnail(sample: Sample) -> Any:
 def _short(name: str, most: int) -> str:
     name = shown(name).replace("$", r"\$")  # a dollar would start a formula
     return name if len(name) <= most else f"{name[: most - 3]}..."
-
-
-def _save(figure: Any, path: Path) -> None:
-    with written_whole(path) as temporary:
-        figure.savefig(temporary, dpi=100)

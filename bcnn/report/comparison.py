@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..classify.accuracy import mcnemar
-from ..files import write_csv, written_whole
+from ..classify.paired import paired_p
 from .classes import Guess
-from .tables import Layout, Record
+from .tables import Column, Layout, Record, interval, percent
 
-HEADER = (
-    "preset", "accuracy %", "95 % interval", "against", "difference", "p", "top-5 %", "features", "describe s", "fit s",
-)  # fmt: skip
-NOTE = (
-    "Intervals: Wilson. Difference in points of accuracy to the preset named, on the same images; p: exact McNemar "
-    "test. Describing all images took one pass through the network for all presets; fit: classifier and calibration."
-)
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def records_of(metrics: Sequence[Mapping[str, Any]], guesses: Sequence[Sequence[Guess]]) -> list[dict[str, Any]]:
-    """One record a preset, each compared with the one before it."""
+    """One record per preset, each compared with the one before it."""
     records = []
     for i, (own, predicted) in enumerate(zip(metrics, guesses, strict=True)):
         record = {
@@ -45,38 +39,12 @@ def records_of(metrics: Sequence[Mapping[str, Any]], guesses: Sequence[Sequence[
             right, before = ([guess.top[0][0] == guess.truth for guess in some] for some in (predicted, guesses[i - 1]))
             record["against"] = metrics[i - 1]["preset"]
             record["difference"] = own["accuracy"] - metrics[i - 1]["accuracy"]
-            record["p"] = mcnemar(right, before)
+            record["p"] = paired_p(right, before)
         records.append({**record, **own["versions"]})
     return records
 
 
-def title(record: Record) -> str:
-    """What the records of one table share."""
-    return f"{record['dataset']}, {record['backbone']} at {record['image_size']} px, {record['num_test']} test images"
-
-
-def cells(record: Record) -> list[str]:
-    """One row, as text; works on a run's records and on those read from a CSV file alike."""
-    compared = str(record["against"])
-    return [
-        str(record["preset"]),
-        f"{100 * float(record['accuracy']):.1f}",
-        f"{100 * float(record['low']):.1f} to {100 * float(record['high']):.1f}",
-        compared,
-        f"{100 * float(record['difference']):+.1f}" if compared else "",
-        f"{float(record['p']):.2g}" if compared else "",
-        f"{100 * float(record['top5_accuracy']):.1f}",
-        str(record["num_features"]),
-        f"{float(record['describe_s']):.0f}",
-        f"{float(record['fit_s']):.1f}",
-    ]
-
-
-LAYOUT = Layout(HEADER, cells, NOTE, title)
-terminal_table, markdown = LAYOUT.terminal, LAYOUT.markdown
-
-
-def plot(records: Sequence[Record], path: Path) -> None:
+def _plot(records: Sequence[Record]) -> Figure:
     """Accuracies with their intervals."""
     from matplotlib.figure import Figure
 
@@ -90,16 +58,33 @@ def plot(records: Sequence[Record], path: Path) -> None:
     axes.set_ylabel("accuracy %, 95 % interval")
     axes.set_ylim(0, 105)
     axes.set_title(f"{records[0]['dataset']}, {records[0]['backbone']} at {records[0]['image_size']} px", fontsize=10)
-    with written_whole(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+    return figure
+
+
+LAYOUT = Layout(
+    columns=(
+        Column("preset", "preset"),
+        Column("accuracy", "accuracy %", lambda record: percent(record["accuracy"])),
+        Column("low", "95 % interval", lambda record: interval(record["low"], record["high"])),
+        Column("against", "against"),
+        Column("difference", "difference", lambda record: percent(record["difference"], sign="+")),
+        Column("p", "p", ".2g"),
+        Column("top5_accuracy", "top-5 %", lambda record: percent(record["top5_accuracy"])),
+        Column("num_features", "features"),
+        Column("describe_s", "describe s", ".0f"),
+        Column("fit_s", "fit s", ".1f"),
+    ),
+    note="Intervals: Wilson. Difference in points of accuracy to the preset named, on the same images; p: exact "
+    "McNemar test. Describing all images took one pass through the network for all presets; fit: classifier and "
+    "calibration.",
+    title=lambda record: (
+        f"{record['dataset']}, {record['backbone']} at {record['image_size']} px, {record['num_test']} test images"
+    ),
+    plot=_plot,
+)
 
 
 def write(metrics: Sequence[Mapping[str, Any]], guesses: Sequence[Sequence[Guess]], out: Path) -> None:
-    """comparison.csv, .md and .png; nothing without test images."""
-    if any(own["accuracy"] is None for own in metrics):
-        return
-    records = records_of(metrics, guesses)
-    write_csv(out / "comparison.csv", records)
-    with written_whole(out / "comparison.md") as temporary:
-        temporary.write_text(markdown(records))
-    plot(records, out / "comparison.png")
+    """comparison.csv, .md and .png; no file where there were no test images."""
+    if all(own["accuracy"] is not None for own in metrics):
+        LAYOUT.write(records_of(metrics, guesses), out / "comparison")

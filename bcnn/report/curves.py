@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import written_whole
+from . import figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 def plot(history: Sequence[Mapping[str, Any]], best_epoch: int, path: Path, *, selected_on: str) -> None:
     """The figure in a file."""
-    with written_whole(path) as temporary:
-        curves_figure(history, best_epoch, selected_on=selected_on).savefig(temporary, dpi=120)
+    figures.save(curves_figure(history, best_epoch, selected_on=selected_on), path)
 
 
 def curves_figure(history: Sequence[Mapping[str, Any]], best_epoch: int, *, selected_on: str) -> Figure:

@@ -9,19 +9,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..files import write_csv, written_whole
-from .tables import Layout, Record, groups
+from .tables import Column, Layout, Record, percent
 
-HEADER = (
-    "run", "seeds", "before %", "after %", "gain", "softmax %", "epochs chosen", "skipped", "exceptions", "minutes",
-)  # fmt: skip
-NOTE = (
-    "Accuracy on the test split, SVM on image and flip: of the network as it was, and fine-tuned; mean and standard "
-    "deviation over the seeds. Softmax: the fine-tuned network's own last layer. Steps skipped: loss or gradient not "
-    "finite. Exceptions: matrices whose gradient was infinite or NaN. Minutes: of the training steps of one run."
-)
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Where, and how, not what; a row's name leaves them out.
 _UNNAMED = frozenset(
@@ -33,7 +26,7 @@ _UNNAMED = frozenset(
 
 
 def records_of(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One record a group of runs that differ in their seeds alone, in order of their first."""
+    """One record per group of runs that differ in their seeds alone, in order of their first."""
     _check(metrics)
     tables: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for own in metrics:
@@ -103,64 +96,58 @@ def _record(some: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def cells(record: Record) -> list[str]:
-    """One row, as text; works on records and on those read from a CSV file alike."""
-
-    def percent(name: str, form: str = ".1f") -> str:
-        text = f"{100 * float(record[name]):{form}}"
-        return f"{text} ± {100 * float(record[f'{name}_sd']):.1f}" if record[f"{name}_sd"] != "" else text
-
-    return [
-        str(record["name"]),
-        str(record["num_seeds"]),
-        percent("before"),
-        percent("after"),
-        percent("gain", "+.1f"),
-        percent("softmax"),
-        str(record["best_epochs"]),
-        str(record["num_skipped"]),
-        str(record["num_exceptions"]),
-        f"{float(record['minutes']):.1f}",
-    ]
-
-
-LAYOUT = Layout(HEADER, cells, NOTE, lambda record: str(record["title"]))
-terminal_table, markdown = LAYOUT.terminal, LAYOUT.markdown
-
-
-def plot(records: Sequence[Record], path: Path) -> None:
-    """Before and after, a pair of bars a row; a panel a table."""
+def _plot(records: Sequence[Record]) -> Figure:
+    """Before and after, a pair of bars per row; a panel per table."""
     from matplotlib.figure import Figure
 
-    tables = groups(records, LAYOUT.title)
-    heights = [0.7 * len(rows) + 1.0 for rows in tables]
+    tables = LAYOUT.groups(records)
+    heights = [0.7 * len(rows) + 1.0 for rows in tables.values()]
     figure = Figure(figsize=(8, sum(heights) + 0.6), layout="constrained")
     panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, rows in zip(panels, tables, strict=True):
-        _bars(axes, rows)
-    with written_whole(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+    for axes, (title, rows) in zip(panels, tables.items(), strict=True):
+        for shift, name, colour in ((-0.2, "before", "silver"), (0.2, "after", "tab:blue")):
+            widths = [100 * float(record[name]) for record in rows]
+            spread = [100 * float(record[f"{name}_sd"] or 0) for record in rows]
+            at = [i + shift for i in range(len(rows))]
+            bars = axes.barh(at, widths, 0.38, xerr=spread, color=colour, label=name, capsize=3)
+            axes.bar_label(bars, fmt="%.1f", label_type="center", fontsize=8)
+        axes.set_yticks(range(len(rows)), [str(record["name"]) for record in rows], fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlabel("test accuracy %, standard deviation over seeds", fontsize=8)
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.legend(fontsize=8, loc="lower right")
+    return figure
 
 
-def _bars(axes: Any, records: Sequence[Record]) -> None:
-    for shift, name, colour in ((-0.2, "before", "silver"), (0.2, "after", "tab:blue")):
-        widths = [100 * float(record[name]) for record in records]
-        spread = [100 * float(record[f"{name}_sd"] or 0) for record in records]
-        at = [i + shift for i in range(len(records))]
-        bars = axes.barh(at, widths, 0.38, xerr=spread, color=colour, label=name, capsize=3)
-        axes.bar_label(bars, fmt="%.1f", label_type="center", fontsize=8)
-    axes.set_yticks(range(len(records)), [str(record["name"]) for record in records], fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlabel("test accuracy %, standard deviation over seeds", fontsize=8)
-    axes.set_title(str(records[0]["title"]), fontsize=9, loc="left")
-    axes.legend(fontsize=8, loc="lower right")
+def _over_seeds(key: str, title: str, sign: str = "") -> Column:
+    """Mean and standard deviation over the seeds, in percent."""
+    return Column(key, title, lambda record: percent(record[key], record[f"{key}_sd"], sign=sign))
+
+
+LAYOUT = Layout(
+    columns=(
+        Column("name", "run"),
+        Column("num_seeds", "seeds"),
+        _over_seeds("before", "before %"),
+        _over_seeds("after", "after %"),
+        _over_seeds("gain", "gain", "+"),
+        _over_seeds("softmax", "softmax %"),
+        Column("best_epochs", "epochs chosen"),
+        Column("num_skipped", "skipped"),
+        Column("num_exceptions", "exceptions"),
+        Column("minutes", "minutes", ".1f"),
+    ),
+    note="Accuracy on the test split, SVM on image and flip: of the network as it was, and fine-tuned; mean and "
+    "standard deviation over the seeds. Softmax: the fine-tuned network's own last layer. Steps skipped: loss or "
+    "gradient not finite. Exceptions: matrices whose gradient was infinite or NaN. Minutes: of the training steps of "
+    "one run.",
+    title=lambda record: str(record["title"]),
+    plot=_plot,
+)
 
 
 def write(metrics: Sequence[Mapping[str, Any]], out: Path) -> list[dict[str, Any]]:
-    """comparison.csv, .md and .png."""
+    """comparison.csv, .md and .png; returns the records in them."""
     records = records_of(metrics)
-    write_csv(out / "comparison.csv", records)
-    with written_whole(out / "comparison.md") as temporary:
-        temporary.write_text(markdown(records))
-    plot(records, out / "comparison.png")
+    LAYOUT.write(records, out / "comparison")
     return records

@@ -1,95 +1,169 @@
-"""Tables of records, in the terminal and as Markdown, a section a group."""
+"""Records as tables: columns are declared once, and the terminal, Markdown, a CSV file and a plot follow from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import write_csv, written_whole
+from . import figures
+from .document import Table
+from .markdown import table_markdown
+
 if TYPE_CHECKING:
-    from rich.table import Table
+    from matplotlib.figure import Figure
+    from rich.table import Table as RichTable
 
-Record = Mapping[str, Any]
-Title = Callable[[Record], str]
-Cells = Callable[[Record], list[str]]
-
-
-def groups(records: Sequence[Record], title: Title) -> list[list[Record]]:
-    """Records table by table."""
-    return [list(group) for _, group in groupby(records, key=title)]
+Record = Mapping[str, Any]  # of a run, or read from its CSV file, where every value is text
 
 
-def terminal(
-    records: Sequence[Record],
-    *,
-    title: Title,
-    cells: Cells,
-    header: Sequence[str],
-    caption: str,
-    is_bad: Callable[[Record], bool] = lambda record: False,
-) -> Table:
-    """One rich table, bad rows in red; the title above it, or above each of several groups."""
-    from rich import box
-    from rich.table import Table
+@dataclass(frozen=True)
+class Column:
+    """A field of the records, and how a table shows it.
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
-    for i, name in enumerate(header):
-        table.add_column(name, justify="right" if i else "left", no_wrap=bool(i), overflow="fold")
-    found = groups(records, title)
-    if len(found) == 1:
-        table.title, table.title_justify, table.title_style = title(records[0]), "left", "bold"
-    for group in found:
-        if len(found) > 1:
-            table.add_section()
-            table.add_row(f"[bold]{title(group[0])}[/bold]")
-        for record in group:
-            table.add_row(*cells(record), style="red" if is_bad(record) else None)
-    return table
+    Attributes:
+        key: the field.
+        title: the heading; a column without one is kept in the file alone.
+        form: a format of numbers such as ".2f", or a function that writes the cell from the whole record. A value
+            that is missing becomes an empty cell in either case.
+        short: the heading in the terminal, where it differs.
+    """
 
+    key: str
+    title: str = ""
+    form: str | Callable[[Record], str] = ""
+    short: str = ""
 
-def markdown(records: Sequence[Record], *, title: Title, cells: Cells, header: Sequence[str], note: str) -> str:
-    """All groups as Markdown tables, the machine, the versions and a note underneath."""
-    lines: list[str] = []
-    for group in groups(records, title):
-        lines += [f"**{title(group[0])}**", "", _row(header), _row(["---"] + ["---:"] * (len(header) - 1))]
-        lines += [*(_row(cells(record)) for record in group), ""]
-    if records:
-        r = records[0]
-        lines.append(
-            f"{r['machine']}, {r['threads']} threads, {r.get('device', 'cpu')}, float32, torch {r['torch']}, "
-            f"Python {r['python']}. {note}"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def group_of(record: Record) -> str:
-    """The title where records name their table."""
-    return str(record["group"])
+    def text(self, record: Record) -> str:
+        """The cell of one record."""
+        value = record[self.key]
+        if is_missing(value):
+            return ""
+        if callable(self.form):
+            return self.form(record)
+        return format(float(value), self.form) if self.form else str(value)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How one kind of records is shown."""
+    """How one kind of records is shown.
 
-    header: Sequence[str]
-    cells: Cells
+    Attributes:
+        columns: those with a title make the table, the first of them names the row.
+        note: how to read the table; printed below it.
+        title: what the records of one table share; a new title begins a new table.
+        bars: fields to draw as bars, with the label of the axis of each.
+        plot: draws the records where bars will not do.
+        caption: stands below the table in the terminal instead of the note.
+        is_bad: which records the terminal shows in red.
+    """
+
+    columns: tuple[Column, ...]
     note: str
-    title: Title = group_of
+    title: Callable[[Record], str] = lambda record: str(record["group"])
+    bars: Mapping[str, str] = field(default_factory=dict)
+    plot: Callable[[Sequence[Record]], Figure] | None = None
+    caption: str = ""
+    is_bad: Callable[[Record], bool] = lambda record: False
 
-    def terminal(self, records: Sequence[Record]) -> Table:
-        """One rich table, a section a group."""
-        return terminal(records, title=self.title, cells=self.cells, header=self.header, caption=self.note)
+    @property
+    def shown(self) -> list[Column]:
+        """The columns that make the table."""
+        return [column for column in self.columns if column.title]
+
+    def cells(self, record: Record) -> tuple[str, ...]:
+        """One row of the table."""
+        return tuple(column.text(record) for column in self.shown)
+
+    def groups(self, records: Sequence[Record]) -> dict[str, list[Record]]:
+        """Records by the title of their table, in order of the first of each."""
+        found: dict[str, list[Record]] = {}
+        for record in records:
+            found.setdefault(self.title(record), []).append(record)
+        return found
+
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        """One table per title; the last one tells the machine, the versions and the note."""
+        header = tuple(column.title for column in self.shown)
+        found = self.groups(records)
+        notes = [""] * (len(found) - 1) + [f"{_machine(records[0])} {self.note}"] if found else []
+        return [
+            Table(title, header, tuple(map(self.cells, group)), note=note)
+            for (title, group), note in zip(found.items(), notes, strict=True)
+        ]
 
     def markdown(self, records: Sequence[Record]) -> str:
-        """All groups as Markdown tables."""
-        return markdown(records, title=self.title, cells=self.cells, header=self.header, note=self.note)
+        """All tables as Markdown."""
+        return "\n\n".join(map(table_markdown, self.tables(records))) + "\n"
+
+    def terminal(self, records: Sequence[Record]) -> RichTable:
+        """All tables as one for the terminal, a section per title."""
+        from rich import box
+        from rich.markup import escape
+        from rich.table import Table
+
+        caption = self.caption or self.note
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
+        for i, column in enumerate(self.shown):
+            heading = column.short or column.title
+            table.add_column(heading, justify="right" if i else "left", no_wrap=bool(i), overflow="fold")
+        found = self.groups(records)
+        for title, group in found.items():
+            if len(found) == 1:
+                table.title, table.title_justify, table.title_style = escape(title), "left", "bold"
+            else:
+                table.add_section()
+                table.add_row(f"[bold]{escape(title)}[/bold]")
+            for record in group:
+                table.add_row(*map(escape, self.cells(record)), style="red" if self.is_bad(record) else None)
+        return table
+
+    def figure(self, records: Sequence[Record]) -> Figure:
+        """The plot: the layout's own, or a panel of bars per table and field."""
+        if self.plot is not None:
+            return self.plot(records)
+        panels = []
+        for title, group in self.groups(records).items():
+            for key, label in self.bars.items():
+                known = [record for record in group if not is_missing(record[key])]
+                names = [self.shown[0].text(record) for record in known]
+                if known:
+                    panels.append(figures.Panel(title, names, [float(record[key]) for record in known], label))
+        return figures.bar_figure(panels)
+
+    def write(self, records: Sequence[dict[str, Any]], stem: Path) -> None:
+        """The records as `stem`.csv, their tables as .md, their plot as .png."""
+        write_csv(stem.with_name(f"{stem.name}.csv"), records)
+        with written_whole(stem.with_name(f"{stem.name}.md")) as temporary:
+            temporary.write_text(self.markdown(records))
+        figures.save(self.figure(records), stem.with_name(f"{stem.name}.png"))
 
 
-def error(value: Any) -> str:
-    """A relative error, as text."""
-    return f"{float(value):.1e}"
+def is_missing(value: Any) -> bool:
+    """Whether a value was not measured, which a file has as an empty field."""
+    return value is None or value == ""
 
 
-def _row(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(texts) + " |"
+def percent(value: Any, spread: Any = None, *, sign: str = "") -> str:
+    """A share in percent, with its spread where there is one.
+
+    Example:
+        >>> percent(0.8304, 0.0041), percent(0.021, sign="+")
+        ('83.0 ± 0.4', '+2.1')
+    """
+    text = f"{100 * float(value):{sign}.1f}"
+    return text if is_missing(spread) else f"{text} ± {percent(spread)}"
+
+
+def interval(low: Any, high: Any, *, sign: str = "") -> str:
+    """An interval of shares in percent, such as "81.2 to 84.7"."""
+    return f"{percent(low, sign=sign)} to {percent(high, sign=sign)}"
+
+
+def _machine(record: Record) -> str:
+    return (
+        f"{record['machine']}, {record['threads']} threads, {record.get('device', 'cpu')}, float32, "
+        f"torch {record['torch']}, Python {record['python']}."
+    )

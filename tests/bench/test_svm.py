@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 from bcnn.bench import svm
 from bcnn.cli import app
 from bcnn.files import read_csv
-from bcnn.report import svm as report
+
+QUICK = svm.BENCHMARK.choose(quick=True)
 
 
 def test_a_contender_has_a_process_of_its_own():
@@ -23,7 +24,7 @@ def test_quick_run_writes_what_it_prints(tmp_path, monkeypatch):
     (path,) = tmp_path.glob("svm_*.csv")
     records = read_csv(path)
     assert {p.suffix for p in tmp_path.iterdir()} == {".csv", ".md", ".png"}
-    assert path.with_suffix(".md").read_text() == report.markdown(records)
+    assert path.with_suffix(".md").read_text() == svm.BENCHMARK.layout.markdown(records)
     theirs, ours, calibrated = records
     assert float(theirs["ratio"]) == float(theirs["memory_ratio"]) == 1
     assert float(ours["difference"]) < 1e-3  # LinearSVC's tolerance
@@ -36,11 +37,11 @@ def test_quick_run_writes_what_it_prints(tmp_path, monkeypatch):
 
 
 def test_descriptors_have_length_one_and_classes(tmp_path):
-    svm.write_descriptors(tmp_path / "x.npy", svm.QUICK)
+    svm.write_descriptors(tmp_path / "x.npy", QUICK)
     X = np.load(tmp_path / "x.npy")
     assert X.shape == (200, 2000)
     np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1, rtol=1e-5)
-    K, labels = X @ X.T, svm.labels_of(svm.QUICK)
+    K, labels = X @ X.T, svm.labels_of(QUICK)
     same = (labels[:, None] == labels) & ~np.eye(200, dtype=bool)
     assert K[same].mean() > K[labels[:, None] != labels].mean() + 0.001
 
@@ -52,4 +53,4 @@ def test_preparations_are_counted_once():
 
 @pytest.mark.parametrize(("value", "text"), [(0.02, "1/50.0"), (1.0, "1.0"), (3.0, "3.0")])
 def test_ratios_as_text(value, text):
-    assert report._ratio(value) == text
+    assert svm._ratio("ratio")({"ratio": value}) == text

@@ -254,7 +254,7 @@ def test_no_silence_when_it_stops_early(make):
 def test_progress():
     X, labels = blobs()
     heard = []
-    decisions(X, labels, 4, tick=lambda done, total: heard.append((done, total)))
+    decisions(X, labels, 4, progress=lambda stage, done, total: heard.append((done, total)))
     assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 

@@ -6,7 +6,7 @@ from PIL import Image
 
 from bcnn.data.contract import TEST, Sample
 from bcnn.report.classes import plot_confusion, plot_mistakes
-from bcnn.report.comparison import cells, markdown, records_of
+from bcnn.report.comparison import LAYOUT, records_of
 from bcnn.runs.predictions import Prediction
 
 
@@ -54,5 +54,5 @@ def test_a_comparison_is_of_the_same_images():
     assert records[1]["against"] == "average"
     assert records[1]["difference"] == 0.5
     assert records[1]["p"] == pytest.approx(0.625)  # 1 against 3 of 4: 2 (1 + 4) / 16
-    assert cells(records[1])[1:5] == ["75.0", "65.0 to 85.0", "average", "+50.0"]
-    assert "| bcnn | 75.0 |" in markdown(records)
+    assert LAYOUT.cells(records[1])[1:5] == ("75.0", "65.0 to 85.0", "average", "+50.0")
+    assert "| bcnn | 75.0 |" in LAYOUT.markdown(records)

@@ -32,7 +32,7 @@ def test_seeds_are_averaged():
     assert record["after_sd"] == pytest.approx(stdev(accuracies))
     assert record["gain"] == pytest.approx(mean(accuracies) - 0.5)
     assert record["num_skipped"] == 3
-    assert report.cells(record)[:5] == ["improved_bcnn", "3", "50.0 ± 0.0", "63.0 ± 3.6", "+13.0 ± 3.6"]
+    assert report.LAYOUT.cells(record)[:5] == ("improved_bcnn", "3", "50.0 ± 0.0", "63.0 ± 3.6", "+13.0 ± 3.6")
 
 
 def test_options_that_differ_name_the_row():
@@ -46,7 +46,7 @@ def test_options_that_differ_name_the_row():
 
 def test_one_seed_has_no_spread():
     (record,) = report.records_of([metrics()])
-    assert report.cells(record)[3] == "60.0"
+    assert report.LAYOUT.cells(record)[3] == "60.0"
 
 
 def test_a_choice_on_the_test_split_makes_a_table_of_its_own():
@@ -64,11 +64,11 @@ def test_runs_without_fine_tuning_are_refused():
 
 def test_the_csv_file_gives_the_same_table(tmp_path):
     records = report.write([metrics(seed=i) for i in range(2)], tmp_path)
-    assert report.markdown(read_csv(tmp_path / "comparison.csv")) == (tmp_path / "comparison.md").read_text()
-    assert "± " in report.markdown(records)
+    assert report.LAYOUT.markdown(read_csv(tmp_path / "comparison.csv")) == (tmp_path / "comparison.md").read_text()
+    assert "± " in report.LAYOUT.markdown(records)
     assert (tmp_path / "comparison.png").stat().st_size > 1000
     write_csv(tmp_path / "one.csv", report.records_of([metrics()]))
-    assert "60.0" in report.markdown(read_csv(tmp_path / "one.csv"))
+    assert "60.0" in report.LAYOUT.markdown(read_csv(tmp_path / "one.csv"))
 
 
 def test_curves_with_and_without_validation(tmp_path):

@@ -1,0 +1,29 @@
+"""How work that takes long says how far it is: one call, from the innermost loop up to the progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Hears how far a stage of the work is; stages are told apart by their names."""
+
+    def __call__(self, stage: str, done: int, total: int, note: str = "") -> None:
+        """So much of the stage is done, of so much in all; the note is whatever else there is to say."""
+        ...
+
+
+def silent(stage: str, done: int, total: int, note: str = "") -> None:
+    """Hear everything and say nothing."""
+
+
+def at_stage(progress: Progress, stage: str) -> Callable[[int, int], None]:
+    """The same for work that has one stage and does not know its name: it says (done, total) alone.
+
+    Example:
+        >>> at_stage(lambda stage, done, total, note="": print(f"{stage}: {done} of {total}"), "images")(3, 8)
+        images: 3 of 8
+    """
+    return partial(progress, stage)
