@@ -90,9 +90,9 @@ def test_every_column_is_read_once(monkeypatch):
 
     matrix, heard = Counting(), []
     assert as_matrix(matrix) is matrix
-    gram(matrix, lambda done, total: heard.append((done, total)))
+    gram(matrix, lambda *event: heard.append(event))
     assert matrix.read == tuple((i, min(i + 32, 500)) for i in range(0, 500, 32))
-    assert heard[-1] == (500, 500)
+    assert heard[-1] == ("gram", 500, 500)
     assert len(heard) == len(matrix.read)
 
 
