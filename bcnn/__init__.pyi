@@ -9,6 +9,8 @@ from .errors import NotFiniteError as NotFiniteError
 from .errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from .errors import PrecisionFallbackWarning as PrecisionFallbackWarning
 from .errors import SecondDerivativeError as SecondDerivativeError
+from .features.fitting import fit_parts as fit_parts
+from .linalg.operand import Factored as Factored
 from .matfun.compose import MatrixFunctionInfo as MatrixFunctionInfo
 from .matfun.functions.logm import logm as logm
 from .matfun.functions.powm import powm as powm
@@ -18,6 +20,7 @@ from .matfun.modules import MatrixPower as MatrixPower
 from .matfun.modules import MatrixSqrt as MatrixSqrt
 from .models.bcnn import BCNN as BCNN
 from .models.bcnn import build_model as build_model
+from .models.ensemble import Ensemble as Ensemble
 from .models.files import load as load
 from .models.files import read_notes as read_notes
 from .models.files import save as save

@@ -39,16 +39,18 @@ def extract(
     """
     chosen = _config(given(context, options))
     _avoid_broken_bfloat16(chosen.precision)
+    from ..data.contract import TRAIN
     from ..data.spec import load_dataset
     from ..features.folder import describe_broken
     from ..features.team import join, leave
     from ..runs.networks import networks
-    from ..runs.train import describe
+    from ..runs.train import describe, fit_all
 
     team = join()
     dataset = load_dataset(chosen.spec)
     with progress_bars(show=team.leads) as progress:
         models = networks(chosen, dataset, report=download_report())
+        fit_all(models, dataset.of(TRAIN), out, chosen.extraction, team=team, tick=progress)
         places, done = describe(chosen, dataset, models, out, team=team, tick=progress)
     console = quiet_console(team.leads)
     before = done.num_images - done.num_done

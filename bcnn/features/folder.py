@@ -26,6 +26,7 @@ from ..files import from_json, write_tensors, written_whole
 FORMAT = "bcnn-features"
 VERSION = 1
 ABOUT = "features.json"
+FITTED = "fitted.safetensors"  # values of parts that were fitted before images were described (`features.fitting`)
 VIEWS = ("image", "flip")
 
 
@@ -79,7 +80,7 @@ def prepare(folder: Path, config: FeaturesConfig, dataset: Dataset) -> None:
     if (folder / ABOUT).exists():
         _check_same(folder, Features(folder).config, config)
         return
-    if folder.exists() and (not folder.is_dir() or any(not _is_temporary(path) for path in folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(not _is_ours(path) for path in folder.iterdir())):
         raise ValueError(f"features: expected {folder} to be new, empty, or a features folder; got something else.")
     content = {
         "format": FORMAT,
@@ -101,8 +102,12 @@ def clean(folder: Path, *, age_s: float = 3600) -> None:
                 path.unlink()
 
 
+def _is_ours(path: Path) -> bool:
+    return path.name == FITTED or _is_temporary(path)
+
+
 def _is_temporary(path: Path) -> bool:
-    return path.name.startswith((".features-", ".chunk-"))
+    return path.name.startswith((".features-", ".chunk-", ".fitted-"))
 
 
 def _check_same(folder: Path, stored: FeaturesConfig, wanted: FeaturesConfig) -> None:

@@ -50,11 +50,12 @@ class Ensemble(nn.Module):
 
     def __init__(self, members: Sequence[BCNN], weights: Sequence[float] | None = None):
         super().__init__()
+        if not members:
+            raise ValueError("Ensemble: expected at least one network, got none.")
         classes = {member.config.num_classes for member in members}
         if len(classes) != 1 or None in classes:
-            raise ValueError(
-                f"Ensemble: expected networks for the same number of classes, got {sorted(map(str, classes))}."
-            )
+            got = ", ".join(sorted(map(str, classes)))
+            raise ValueError(f"Ensemble: expected networks for the same number of classes, got {got}.")
         given = [1 / len(members)] * len(members) if weights is None else [float(weight) for weight in weights]
         if len(given) != len(members):
             raise ValueError(f"Ensemble: expected a weight per network, got {len(given)} for {len(members)}.")

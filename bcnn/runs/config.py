@@ -84,7 +84,7 @@ class RunConfig:
     normalize: tuple[str, ...] | None = _network(
         None,
         show_default="the preset's",
-        help="A normalization, such as 'matrix_power(0.3)'. Repeat the option for the next one.",
+        help="A normalization, such as 'matrix_power(0.3)'. Repeat the option for the next one; none for none at all.",
     )
     forward: str | None = _network(
         None,
@@ -197,11 +197,16 @@ class RunConfig:
         asked = {"forward": self.forward, "backward": self.backward, "num_iters": self.num_iters}
         return {name: value for name, value in asked.items() if value is not None}
 
+    @property
+    def normalizations(self) -> tuple[str, ...] | None:
+        """Those that were asked for; "none" alone stands for no normalization at all."""
+        return () if self.normalize == ("none",) else self.normalize
+
     def _has_matrix_function(self, preset: str) -> bool:
         from ..pooling.head import PRESETS, options_of
         from ..pooling.normalize import NORMALIZATIONS
 
-        texts = self.normalize or PRESETS[preset].normalize
+        texts = self.normalizations if self.normalizations is not None else PRESETS[preset].normalize
         return any("backward" in options_of(NORMALIZATIONS, text) for text in texts)
 
     def _takes_ridge(self, preset: str) -> bool:
@@ -217,7 +222,7 @@ class RunConfig:
 
         methods = self.methods if self._has_matrix_function(preset) else {}
         ridge = {"eps": self.eps, "eps_scale": self.eps_scale} if self._takes_ridge(preset) else {}
-        return make_config(preset, pooling=self.pooling, normalize=self.normalize, **ridge, **methods)
+        return make_config(preset, pooling=self.pooling, normalize=self.normalizations, **ridge, **methods)
 
     @property
     def extraction(self) -> ExtractOptions:

@@ -29,7 +29,7 @@ from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.spec import load_dataset
 from ..features.extract import Extracted, ExtractOptions, extract
 from ..features.fitting import fit_or_read
-from ..features.folder import FeatureRows, Features, digest_of, listed
+from ..features.folder import FITTED, FeatureRows, Features, digest_of, listed
 from ..features.team import Team
 from ..files import written_whole
 from ..models.bcnn import BCNN, with_scorer
@@ -43,7 +43,6 @@ from .networks import networks
 from .predictions import Prediction, predictions_of, write_predictions
 
 Tick = Callable[[str, int, int], None]  # stage, done, in all
-FITTED = "fitted"  # folder of parts that were fitted, among the features
 
 
 @dataclass(frozen=True)
@@ -117,11 +116,12 @@ def fit_all(
     tick: Tick,
 ) -> None:
     """Fit the parts of all networks that need it; the leader of a team does so, the others read what it found."""
+    places = configs.folders(root, tuple(models))
     for preset, model in models.items():
 
         def fit(preset: str = preset, model: BCNN = model) -> None:
             hear = partial(tick, f"{preset}: fitting parts, images")
-            fit_or_read(model, samples, root / FITTED / f"{preset}.safetensors", options, tick=hear)
+            fit_or_read(model, samples, places[preset] / FITTED, options, tick=hear)
 
         team.lead(fit)
         fit()

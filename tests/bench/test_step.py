@@ -42,7 +42,7 @@ def test_the_cut_graph_gives_the_gradients_of_the_whole_one(case, size):
     measure.backward_in_parts(model, images, labels, order.append)
     assert order == ["network", "head", "classifier", "head", "network"]
     reached = {name.split(".")[0] for name, gradient in expected.items() if gradient.any()}
-    assert reached == {"backbone", "classifier"}
+    assert reached == {"branches", "scorer"}
     for name, parameter in model.named_parameters():
         scale = float(expected[name].abs().max())
         torch.testing.assert_close(parameter.grad, expected[name], rtol=0, atol=1e-5 * scale)
@@ -137,6 +137,6 @@ def test_bad_options_are_named(options, message, tmp_path):
 def test_a_gradient_that_is_not_finite_is_an_error(tmp_path):
     training = measure._set_up(SMALL, tmp_path)
     with torch.no_grad():
-        training.models[BARE].classifier.bias.fill_(float("nan"))
+        training.models[BARE].scorer.bias.fill_(float("nan"))
     with pytest.raises(ArithmeticError, match="expected finite gradients with bcnn, got a length of nan"):
         measure._step(training, BARE, training.batches(1))

@@ -1,0 +1,51 @@
+"""Several networks that predict, are saved and loaded as one."""
+
+import json
+
+import pytest
+import torch
+
+import bcnn
+from tests.command import run_command
+
+from .walk import train
+
+
+@pytest.fixture(scope="module")
+def runs(pictures, tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    train(pictures, root / "small")
+    train(pictures, root / "large", "--backbone", "tiny(cut=relu2)", "--size", "48")
+    return [root / "small", root / "large"]
+
+
+def test_scores_are_the_weighted_sum(runs):
+    small, large = (bcnn.load(run / "model.safetensors") for run in runs)
+    both = bcnn.Ensemble([small, large], weights=[0.25, 0.75])
+    assert both.preprocessing.size == 48
+    images = torch.rand(2, 3, 48, 48)
+    resized = torch.nn.functional.interpolate(images, size=(32, 32), mode="bilinear", antialias=True)
+    expected = 0.25 * small(resized) + 0.75 * large(images)
+    torch.testing.assert_close(both(images), expected)
+    torch.testing.assert_close(bcnn.Ensemble([large, large])(images), large(images))
+    with pytest.raises(ValueError, match="expected a weight per network, got 1 for 2"):
+        bcnn.Ensemble([small, large], weights=[1.0])
+    with pytest.raises(ValueError, match="expected networks for the same number of classes, got 3, None"):
+        bcnn.Ensemble([small, bcnn.build_model("bcnn", backbone="tiny", weights=None)])
+    with pytest.raises(ValueError, match="expected at least one network"):
+        bcnn.Ensemble([])
+
+
+def test_saved_loaded_predicted(runs, pictures, tmp_path):
+    members = [bcnn.load(run / "model.safetensors") for run in runs]
+    notes = bcnn.read_notes(runs[0] / "model.safetensors")
+    path = bcnn.save(bcnn.Ensemble(members), tmp_path / "both.safetensors", notes={"classes": notes["classes"]})
+    again = bcnn.load(path)
+    images = torch.rand(2, 3, 48, 48)
+    assert torch.equal(again(images), bcnn.Ensemble(members)(images))
+    done = run_command("predict", path, pictures / "test", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)) == 9
+    done = run_command("evaluate", path, pictures, "--out", tmp_path / "evaluated")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "evaluated" / "metrics.json").read_text())["num_test"] == 9
