@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class Classifier(ClassifierMixin, BaseEstimator):
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A linear classifier over bilinear features of images, or over any features, as a scikit-learn estimator.
 
     `fit` takes images (paths, Pillow images, or uint8 arrays of shape (H, W, 3)) or a matrix of features (n, d), which

@@ -131,6 +131,17 @@ def is_transformed() -> bool:
     return active is None or bool(active())
 
 
+def forward_depth() -> int | None:
+    """How many forward-mode transforms of `torch.func` are in each other; None where torch has another inside."""
+    try:
+        from torch._C._functorch import TransformType
+        from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
+
+        return sum(own.key() == TransformType.Jvp for own in retrieve_all_functorch_interpreters())
+    except (ImportError, AttributeError):
+        return None
+
+
 class _OnValues(torch.autograd.Function):
     """Calls a function with plain tensors, whatever transform is at work; computes nothing."""
 

@@ -18,13 +18,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._functorch import TransformType
-from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from torch.autograd import forward_ad
 
 from ..errors import SecondDerivativeError
 from ..linalg import checks, spectrum
-from ..linalg.autodiff import check_values, full_precision, is_transformed, should_check, to_front
+from ..linalg.autodiff import check_values, forward_depth, full_precision, is_transformed, should_check, to_front
 from ..linalg.operand import Factored
 from ..linalg.products import common_batch
 from ..linalg.scaling import frobenius, norm
@@ -305,8 +303,13 @@ def _refuse_forward_mode(plan: Plan) -> None:
             "store=False; use store=True."
         )
     # torch drops the outer tangent of what a custom jvp returns: forward over forward would be silently wrong.
-    stack = retrieve_all_functorch_interpreters()
-    if sum(interpreter.key() == TransformType.Jvp for interpreter in stack) > 1:
+    depth = forward_depth()
+    if depth is None and is_transformed():
+        raise NotImplementedError(
+            f"{plan.function.wrapper}: forward-mode derivatives are not available with torch {torch.__version__}: it "
+            "does not say whether several are in each other; use reverse mode."
+        )
+    if depth is not None and depth > 1:
         raise SecondDerivativeError(
             f"{plan.function.wrapper}: forward-mode over forward-mode is not supported; "
             "use torch.func.hessian (forward over reverse) or jacrev(jacrev(...))."

@@ -28,7 +28,7 @@ from .backbones import BACKBONES, make_backbone
 from .backbones.contract import Backbone
 from .backbones.timm import PREFIX, TimmBackbone
 from .branch import GEOMETRY, Branch, BranchConfig
-from .weights import store
+from .weights import WEIGHTS, store
 from .weights.fetch import Report, announcer, silent
 
 
@@ -337,7 +337,7 @@ def _started(
 ) -> tuple[Backbone | TimmBackbone, Preprocessing, str | None]:
     """A backbone with its weights, how pixels are to be prepared for them, and their name."""
     start = weights if weights != "default" else store.default_for(backbone)
-    if start is not None and backbone in BACKBONES and start in store.WEIGHTS:
+    if start is not None and backbone in BACKBONES and start in WEIGHTS:
         _check_fit(start, backbone)
     own_file = weights is not None and weights.endswith(".safetensors")
     if backbone.startswith(PREFIX) and weights not in ("default", None) and not own_file:
@@ -413,7 +413,7 @@ def _check_head(config: HeadConfig, backbones: Sequence[str]) -> None:
 
 
 def _check_fit(weights: str, backbone: str) -> None:
-    expected = store.WEIGHTS[weights].backbone
+    expected = WEIGHTS[weights].backbone
     if expected != backbone:
         raise ValueError(
             f"build_model: expected weights for {backbone!r}, got {weights!r}, which are for {expected!r}."

@@ -364,3 +364,13 @@ def test_one_bad_matrix_among_good_ones_of_any_size_is_found(bad, error, unit):
     with pytest.raises(error):
         bcnn.sqrtm(torch.cat([good, (bad * unit)[None]]))
     bcnn.sqrtm(good)
+
+
+def test_a_torch_that_hides_its_transforms_is_not_trusted(monkeypatch):
+    """Forward mode over forward mode would be silently wrong, so where it cannot be told from one it is refused."""
+    A = spd(d=3)
+    monkeypatch.setattr("torch._functorch.pyfunctorch.retrieve_all_functorch_interpreters", None, raising=False)
+    monkeypatch.delattr("torch._functorch.pyfunctorch.retrieve_all_functorch_interpreters")
+    with pytest.raises(NotImplementedError, match="does not say whether several"):
+        torch.func.jvp(bcnn.sqrtm, (A,), (A,))
+    assert torch.func.grad(lambda x: bcnn.sqrtm(x).sum())(A).isfinite().all()
