@@ -1,7 +1,10 @@
 """The README's code runs, its tables are those of the results file, its links lead somewhere."""
 
+import os
 import re
 import runpy
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,20 +14,45 @@ from bcnn.options import declared_by
 from bcnn.runs.config import RunConfig
 from bcnn.train.config import FinetuneConfig, FinetuneSession
 
+from .features.images import picture_folder
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 
 
 BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)]
+SCRIPTS = [block for block in BLOCKS if "from bcnn.cli import main" in block]  # they take the place of `bcnn`
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block not in SCRIPTS])
 def test_python_blocks_run(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile(block, "block", "exec"), names)
     assert "bcnn" in names  # it ran to its end, and was about us
+
+
+@pytest.mark.slow
+def test_the_script_with_parts_of_its_own_does_what_the_page_says(tmp_path):
+    """As a reader would try it: the script in a file, the commands below it, on small pictures."""
+    (script,) = SCRIPTS
+    (tmp_path / "mine.py").write_text(script)
+    picture_folder(tmp_path / "photos")
+    commands = re.findall(r"^python (mine\.py .*)$", (ROOT / "docs" / "pooling.md").read_text(), re.MULTILINE)
+    assert {shlex.split(command)[1] for command in commands} == {"methods", "train", "predict"}
+    for command in commands:
+        small = ["--backbone", "tiny", "--weights", "none", "--size", "32"] if " train " in command else []
+        done = subprocess.run(
+            [sys.executable, *shlex.split(command), *small],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        wanted = {"methods": "standardized", "train": "accuracy", "predict": "class_2"}[shlex.split(command)[1]]
+        assert wanted in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
