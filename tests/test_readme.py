@@ -1,5 +1,6 @@
 """The README's code runs, its tables are those of the results file, its links lead somewhere."""
 
+import importlib
 import os
 import re
 import runpy
@@ -18,9 +19,11 @@ from bcnn.scorers import SCORERS
 from bcnn.train.config import FinetuneConfig, FinetuneSession
 
 from .features.images import picture_folder
+from .test_layers import LEVEL
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 
 
@@ -98,3 +101,27 @@ def test_measurements_are_shown():
     assert README.count("<!-- bench matfun") == 1
     assert benchmarks.count("<!-- bench matfun") >= 4
     assert benchmarks.count("<!-- bench pooling") >= 1
+
+
+def test_the_walk_of_an_image_crosses_every_room_once():
+    (picture,) = re.findall(r"```mermaid\n(.*?)```", CONTRIBUTING, re.DOTALL)
+    rooms = {path.parent.name for path in (ROOT / "bcnn").glob("*/__init__.py")} | {"options"}
+    assert sorted(re.findall(r"(\w+)\[\"", picture)) == sorted(rooms)
+    assert sorted(re.findall(r"^\d+\. `(\w+)`", CONTRIBUTING, re.MULTILINE)) == sorted(rooms)
+
+
+def test_the_layers_are_those_of_the_test():
+    rows = re.findall(r"^\| (\d+) \| (`.*`) \|$", CONTRIBUTING, re.MULTILINE)
+    assert {name: int(level) for level, names in rows for name in re.findall(r"`(\w+)`", names)} == LEVEL
+
+
+def test_new_things_go_where_the_table_says():
+    table = CONTRIBUTING.partition("| New |")[2].partition("\n\n")[0]
+    for path in re.findall(r"`(bcnn/[\w/.]*)", table):
+        assert (ROOT / path).exists(), path
+    for row in table.splitlines()[2:]:
+        (file, registration, *_) = row.split("|")[2:]
+        for name in re.findall(r"`([A-Z]+)`", registration):
+            folder = (re.findall(r"`(bcnn/[\w/.]+)", registration) + re.findall(r"`(bcnn/[\w/.]+)", file))[0]
+            module = folder.removesuffix("/__init__.py").removesuffix(".py").rstrip("/").replace("/", ".")
+            assert getattr(importlib.import_module(module), name) is not None
