@@ -1,5 +1,6 @@
 """The command through its entry point, with good and bad arguments."""
 
+import re
 import subprocess
 import sys
 
@@ -25,11 +26,48 @@ def test_help_and_version():
 
 
 def test_methods_lists_every_name():
+    from bcnn.fronts import FRONTS
     from bcnn.matfun.backward import BACKWARDS
     from bcnn.matfun.forward import FORWARDS
+    from bcnn.pooling import POOLINGS
+    from bcnn.pooling.head import PRESETS
+    from bcnn.pooling.normalize import NORMALIZATIONS
+    from bcnn.scorers import SCORERS
 
     out = run("methods").stdout
-    assert all(name in out for name in [*FORWARDS, *BACKWARDS])
+    registries = (POOLINGS, NORMALIZATIONS, FRONTS, SCORERS)
+    assert all(f" {name} " in out for names in (FORWARDS, BACKWARDS, PRESETS, *registries) for name in names)
+    said = " ".join(re.sub("[│┃]", " ", out).split())
+    for registry in registries:
+        for part in registry.values():
+            assert all(option.name in said for option in part.options.values())
+    assert "the paper's to the letter" in said  # the help of an option, from its docstring
+    assert "needs 2 networks" in said
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_methods_lists_a_part_of_your_own(monkeypatch):
+    from bcnn.parts.fitting import FittedPart
+    from bcnn.parts.registry import Part
+    from bcnn.pooling import POOLINGS
+    from bcnn.pooling.contract import Pooling
+
+    class Own(Pooling, FittedPart):
+        """A pooling.
+
+        Args:
+            width: how [many] numbers.
+            seed: of the numbers.
+        """
+
+        def __init__(self, width: "int", seed: "int" = 7):
+            super().__init__()
+
+    monkeypatch.setitem(POOLINGS, "own", Part(Own, "numbers of your own"))
+    lines = [" ".join(re.split(r"\s*│\s*", line)).strip() for line in run("methods").stdout.splitlines()]
+    assert "own numbers of your own; is fitted on training images first" in [" ".join(line.split()) for line in lines]
+    assert "width int to be given how [many] numbers." in lines
+    assert "seed int 7 of the numbers." in lines
 
 
 def test_bench_matfun_writes_everything(tmp_path):

@@ -1,30 +1,65 @@
 """The README's code runs, its tables are those of the results file, its links lead somewhere."""
 
+import importlib
+import os
 import re
 import runpy
+import shlex
+import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from bcnn.fronts import FRONTS
 from bcnn.options import declared_by
 from bcnn.runs.config import RunConfig
+from bcnn.scorers import SCORERS
 from bcnn.train.config import FinetuneConfig, FinetuneSession
+
+from .features.images import picture_folder
+from .test_layers import LEVEL
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 
 
 BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)]
+SCRIPTS = [block for block in BLOCKS if "from bcnn.cli import main" in block]  # they take the place of `bcnn`
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block not in SCRIPTS])
 def test_python_blocks_run(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
-    exec(compile(block, "block", "exec"), names)
+    with mock.patch.dict(FRONTS), mock.patch.dict(SCORERS):  # without what a block registers, afterwards
+        exec(compile(block, "block", "exec"), names)
     assert "bcnn" in names  # it ran to its end, and was about us
+
+
+@pytest.mark.slow
+def test_the_script_with_parts_of_its_own_does_what_the_page_says(tmp_path):
+    """As a reader would try it: the script in a file, the commands below it, on small pictures."""
+    (script,) = SCRIPTS
+    (tmp_path / "mine.py").write_text(script)
+    picture_folder(tmp_path / "photos")
+    commands = re.findall(r"^python (mine\.py .*)$", (ROOT / "docs" / "pooling.md").read_text(), re.MULTILINE)
+    assert {shlex.split(command)[1] for command in commands} == {"methods", "train", "predict"}
+    for command in commands:
+        small = ["--backbone", "tiny", "--weights", "none", "--size", "32"] if " train " in command else []
+        done = subprocess.run(
+            [sys.executable, *shlex.split(command), *small],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        wanted = {"methods": "standardized", "train": "accuracy", "predict": "class_2"}[shlex.split(command)[1]]
+        assert wanted in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
@@ -66,3 +101,27 @@ def test_measurements_are_shown():
     assert README.count("<!-- bench matfun") == 1
     assert benchmarks.count("<!-- bench matfun") >= 4
     assert benchmarks.count("<!-- bench pooling") >= 1
+
+
+def test_the_walk_of_an_image_crosses_every_room_once():
+    (picture,) = re.findall(r"```mermaid\n(.*?)```", CONTRIBUTING, re.DOTALL)
+    rooms = {path.parent.name for path in (ROOT / "bcnn").glob("*/__init__.py")} | {"options"}
+    assert sorted(re.findall(r"(\w+)\[\"", picture)) == sorted(rooms)
+    assert sorted(re.findall(r"^\d+\. `(\w+)`", CONTRIBUTING, re.MULTILINE)) == sorted(rooms)
+
+
+def test_the_layers_are_those_of_the_test():
+    rows = re.findall(r"^\| (\d+) \| (`.*`) \|$", CONTRIBUTING, re.MULTILINE)
+    assert {name: int(level) for level, names in rows for name in re.findall(r"`(\w+)`", names)} == LEVEL
+
+
+def test_new_things_go_where_the_table_says():
+    table = CONTRIBUTING.partition("| New |")[2].partition("\n\n")[0]
+    for path in re.findall(r"`(bcnn/[\w/.]*)", table):
+        assert (ROOT / path).exists(), path
+    for row in table.splitlines()[2:]:
+        (file, registration, *_) = row.split("|")[2:]
+        for name in re.findall(r"`([A-Z]+)`", registration):
+            folder = (re.findall(r"`(bcnn/[\w/.]+)", registration) + re.findall(r"`(bcnn/[\w/.]+)", file))[0]
+            module = folder.removesuffix("/__init__.py").removesuffix(".py").rstrip("/").replace("/", ".")
+            assert getattr(importlib.import_module(module), name) is not None
