@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -168,7 +169,9 @@ def default_name(config: RunConfig) -> str:
 
     kind, path, _ = split_spec(config.spec)
     dataset = Path(path).expanduser().resolve().name if kind in ("folder", "csv") else kind
-    return "_".join([dataset, config.backbone.replace("/", "-"), "-".join(config.preset)])
+    parts = [config.backbone, "-".join(config.preset), config.pooling or "", config.front or ""]
+    words = [re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts if part]
+    return "_".join([dataset, *words])
 
 
 def _avoid_broken_bfloat16(precision: str) -> None:

@@ -107,7 +107,9 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
         config = KINDS[kind].config(content)
         model = _empty(kind, config)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: expected a configuration that this version knows, got {error}.") from None
+        raise ValueError(
+            f"{path}: expected a configuration that this version knows, got {str(error).rstrip('.')}."
+        ) from None
     problems = _differences(tensors, model.state_dict())
     if problems:
         raise ValueError(f"{path}: expected the tensors of {config.backbone}, got {problems}.")

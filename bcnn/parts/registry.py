@@ -49,7 +49,7 @@ class Part:
         for own in reversed(self.make.__mro__):
             helps |= _arguments_in(inspect.cleandoc(own.__doc__ or ""))
         found = {
-            p.name: Option(p.name, str(p.annotation), p.default, helps.get(p.name, ""))
+            p.name: Option(p.name, _type_of(p), p.default, helps.get(p.name, ""))
             for p in self._parameters
             if p.name not in GIVEN and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
         }
@@ -141,6 +141,14 @@ class Registry(dict[str, Part]):
             return part.make(*written.arguments, **written.options, **given)
         except TypeError as error:
             raise ValueError(f"head: expected options that {written.name} takes, got {text!r}: {error}.") from None
+
+
+def _type_of(parameter: inspect.Parameter) -> str:
+    """As it is written; nothing where it is not."""
+    if parameter.annotation is parameter.empty:
+        return ""
+    text = parameter.annotation
+    return text if isinstance(text, str) else inspect.formatannotation(text)
 
 
 def _as_declared(option: Option, value: Any) -> Any:

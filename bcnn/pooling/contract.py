@@ -1,4 +1,4 @@
-"""What a pooling promises the head."""
+"""What a pooling and a normalization promise the head."""
 
 from __future__ import annotations
 
@@ -37,3 +37,17 @@ class Pooling(nn.Module):
     def complete(self, pooled: Tensor) -> Tensor:
         """The results of this pooling from those that were stored."""
         return pooled
+
+
+class Normalization(nn.Module):
+    """A part between pooling and scorer; a subclass says what it works on.
+
+    Matrix functions, which work on whole matrices (``takes = "spd"``), are in `bcnn.matfun.modules`.
+    """
+
+    takes: ClassVar[str] = "entries"  # "spd": a whole matrix; "entries": each by itself; "vector": the descriptor
+    weighted: ClassVar[bool] = False  # sums over entries, so has to know how often each stands in the matrix
+
+    def shape(self, given: Shape) -> Shape:
+        """The same as it is given."""
+        return given

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..matfun.modules import MatrixLog, MatrixPower, MatrixSqrt
 from ..parts.registry import Part, Registry
-from ..parts.shapes import Shape
+from .contract import Normalization
 
 # Where the signed square root turns linear, relative to the mean entry, and the length below which l2 does so;
 # docs/pooling.md, "At zero".
@@ -93,20 +93,6 @@ def _length(x: Tensor, *, floor: float, weights: Tensor | None) -> Tensor:
     squares = (x / size).square()
     total = (squares if weights is None else squares * weights).sum(-1, keepdim=True)
     return size * (total + (floor / size).square()).sqrt()
-
-
-class Normalization(nn.Module):
-    """A part between pooling and scorer; a subclass says what it works on.
-
-    Matrix functions, which work on whole matrices (``takes = "spd"``), are in `bcnn.matfun.modules`.
-    """
-
-    takes: ClassVar[str] = "entries"  # "spd": a whole matrix; "entries": each by itself; "vector": the descriptor
-    weighted: ClassVar[bool] = False  # sums over entries, so has to know how often each stands in the matrix
-
-    def shape(self, given: Shape) -> Shape:
-        """The same as it is given."""
-        return given
 
 
 class SignedSqrt(Normalization):

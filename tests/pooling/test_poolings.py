@@ -6,6 +6,7 @@ import torch
 
 import bcnn
 from bcnn.linalg.operand import formed
+from bcnn.parts.shapes import Maps
 from bcnn.pooling import POOLINGS
 from bcnn.pooling.asymmetric import asymmetric_pool
 from bcnn.pooling.average import average_pool
@@ -17,7 +18,11 @@ SHAPES = {"image": (3, 5, 4, 3), "sequence": (3, 5, 11), "volume": (2, 4, 2, 3, 
 
 
 def pooled(name, *inputs):
-    return formed(POOLINGS.make(name)(*inputs))
+    """By a pooling that knows its channels and, if it needs data, has seen these."""
+    part = POOLINGS.make(name, inputs=tuple(Maps(x.shape[1]) for x in inputs))
+    if POOLINGS[name].needs_fit:
+        part.fit(lambda: [inputs])
+    return formed(part(*inputs))
 
 
 def case(kind, masked, seed=0):
