@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ..errors import SecondDerivativeError
+from ..errors import NotPositiveDefiniteError, SecondDerivativeError
 from ..linalg import checks, spectrum
 from ..linalg.autodiff import check_values, forward_depth, full_precision, is_transformed, should_check, to_front
 from ..linalg.operand import Factored
@@ -52,11 +52,12 @@ def matrix_function(
     **options: Any,
 ) -> Tensor | tuple[Tensor, MatrixFunctionInfo]:
     """f(A) by the named methods; see `sqrtm` for the arguments."""
+    if not isinstance(thin, bool | None):
+        raise ValueError(f"{function.wrapper}: expected `thin` to be True, False or None, got {thin!r}.")
     if isinstance(A, Factored):
         left_open = is_open(forward, backward, options)
         if left_open and is_thin(A, thin) and not return_info:
-            assert A.ridge is not None
-            return thin_matrix_function(function, A.X, A.ridge, p)
+            return _through_gram(function, A, p, check)
         if left_open:
             options |= methods_for(function.name, A.X.device.type, A.X.shape[-2], A.least)
         A = A.form()
@@ -84,21 +85,45 @@ def matrix_function(
         return Z_out, MatrixFunctionInfo(residual, 0 if steps is None else int(steps))
 
 
+def _through_gram(function: SpectralFunction, A: Factored, p: Any, check: bool | None) -> Tensor:
+    """The thin path, with the checks that a matrix which is formed would meet."""
+    assert A.ridge is not None
+    if function.dg_dp is not None:
+        p = _exponent(function.wrapper, A.X, p)
+    if should_check(check, A.X):
+        check_values(partial(_check_ridge, function.wrapper), A.ridge[..., None, None])
+    return thin_matrix_function(function, A.X, A.ridge, p)
+
+
+def _check_ridge(who: str, ridge: Tensor) -> None:
+    if not bool((ridge > 0).all()):
+        raise NotPositiveDefiniteError(
+            f"{who}: expected a ridge > 0 on the thin path, got {float(ridge.min()):.1e}; raise `eps`."
+        )
+
+
 def _with_exponent(who: str, S: Tensor, p: Any) -> tuple[Tensor, Tensor]:
     """A and p with the same leading dimensions, p in the precision that spectra have."""
+    exponent = _exponent(who, S, p)
+    batch = common_batch(S.shape[:-2], exponent.shape)
+    return S.expand(*batch, *S.shape[-2:]), exponent.expand(batch)
+
+
+def _exponent(who: str, S: Tensor, p: Any) -> Tensor:
+    """P as a tensor, in the precision that spectra have, that broadcasts with the leading dimensions of A."""
     if not isinstance(p, Tensor | float | int) or (isinstance(p, Tensor) and not p.is_floating_point()):
         raise TypeError(f"{who}: expected `p` to be a number or a floating-point tensor, got {p!r}.")
     if not isinstance(p, Tensor) and not math.isfinite(p):
         raise ValueError(f"{who}: expected a finite `p`, got {p!r}.")
     p = torch.as_tensor(p, dtype=spectrum.widest(S), device=S.device)
     try:
-        batch = common_batch(S.shape[:-2], p.shape)
+        common_batch(S.shape[:-2], p.shape)
     except RuntimeError:
         raise ValueError(
             f"{who}: expected `p` to broadcast with the leading dimensions of `A`, {tuple(S.shape[:-2])}, "
             f"got shape {tuple(p.shape)}."
         ) from None
-    return S.expand(*batch, *S.shape[-2:]), p.expand(batch)
+    return p
 
 
 def _run(plan: Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None]:

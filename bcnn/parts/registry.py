@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from ..errors import unknown_name
+from .fitting import FittedPart
 from .shapes import Shape
 from .text import Written, read
 
@@ -36,7 +37,7 @@ class Part:
     """A module's class and what there is to say about it.
 
     Options are the arguments of its class, their help the lines of its docstring. A class that asks for `inputs` is
-    told the shapes that it will be given; one that has `fit` is fitted on training images before anything else happens.
+    told the shapes that it will be given; a `FittedPart` is fitted on training images before anything else happens.
     """
 
     make: type[nn.Module]
@@ -57,6 +58,11 @@ class Part:
         return found | {name: Option(name, "Any", None, text) for name, text in further.items()}
 
     @property
+    def positional(self) -> list[str]:
+        """The options that may stand without their names."""
+        return [p.name for p in self._parameters if p.name not in GIVEN and p.kind is p.POSITIONAL_OR_KEYWORD]
+
+    @property
     def wants_inputs(self) -> bool:
         """Whether it has to know the shapes that it will be given."""
         return any(p.name == "inputs" for p in self._parameters)
@@ -64,7 +70,7 @@ class Part:
     @property
     def needs_fit(self) -> bool:
         """Whether it is fitted on training images."""
-        return hasattr(self.make, "fit")
+        return issubclass(self.make, FittedPart)
 
     @property
     def num_inputs(self) -> int:
@@ -78,7 +84,7 @@ class Part:
         for own in self.make.__mro__:
             if "__init__" in vars(own):
                 parameters = inspect.signature(own.__init__).parameters  # type: ignore[misc]
-                found = {**parameters, **found}
+                found |= {name: p for name, p in parameters.items() if name not in found}
                 if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
                     break
             if own is nn.Module:
@@ -100,25 +106,32 @@ class Registry(dict[str, Part]):
         self.kind, self.example = kind, example
 
     def read(self, text: str) -> Written:
-        """The text of a part, checked: its name and the names of its options are known; defaults are left out."""
+        """The text of a part, checked and in the one form that it has: options by name, defaults left out."""
         if not isinstance(text, str):
-            raise ValueError(f"head: expected a {self.kind} as text such as {self.example!r}, got {text!r}.")
+            raise ValueError(f"network: expected a {self.kind} as text such as {self.example!r}, got {text!r}.")
         try:
             written = read(text, self.kind, self.example)
         except ValueError as error:
-            raise ValueError(f"head: {error}; available: {', '.join(self)}.") from None
+            raise ValueError(f"network: {error}; available: {', '.join(self) or 'none so far'}.") from None
         if written.name not in self:
-            raise unknown_name("head", self.kind, written.name, self)
+            raise unknown_name("network", self.kind, written.name, tuple(self) or ("none so far",))
         options = self[written.name].options
+        in_order = self[written.name].positional
+        if len(written.arguments) > len(in_order):
+            raise ValueError(
+                f"network: expected options of {written.name} by name, as in name(option=value), got {text!r}."
+            )
+        first = dict(zip(in_order, written.arguments, strict=False))
         for name in written.options:
-            if name not in options:
+            if name not in options or name in first:
+                wrong = "got it twice" if name in first else f"got {name!r}"
                 raise ValueError(
-                    f"head: expected options that {written.name} takes ({', '.join(options) or 'none'}), got {name!r} "
-                    f"in {text!r}."
+                    f"network: expected options that {written.name} takes ({', '.join(options) or 'none'}), each "
+                    f"once, {wrong} in {text!r}."
                 )
-        given = {name: _as_declared(options[name], value) for name, value in written.options.items()}
+        given = {name: _as_declared(options[name], value) for name, value in (first | written.options).items()}
         told = {name: value for name, value in given.items() if not _is_default(options[name], value)}
-        return Written(written.name, written.arguments, told)
+        return Written(written.name, told)
 
     def make(self, text: str, *, inputs: tuple[Shape, ...] | None = None, **given: Any) -> nn.Module:
         """The module that a text describes.
@@ -133,14 +146,18 @@ class Registry(dict[str, Part]):
         if part.wants_inputs:
             if inputs is None:
                 raise ValueError(
-                    f"head: {written.name} has to know the channels of the features that it pools; "
-                    "pass them, as in bcnn.Head(preset, channels=512)."
+                    f"network: {written.name} has to know the channels of the features; pass them, as in "
+                    "bcnn.Head(preset, channels=512)."
                 )
             given["inputs"] = inputs
         try:
-            return part.make(*written.arguments, **written.options, **given)
+            made = part.make(**written.options, **given)
         except TypeError as error:
-            raise ValueError(f"head: expected options that {written.name} takes, got {text!r}: {error}.") from None
+            raise ValueError(
+                f"network: expected options that {written.name} takes, got {text!r}: {error}."
+            ) from None
+        made.written = str(written)  # type: ignore[assignment]  # a model's file says what its parts are
+        return made
 
 
 def _type_of(parameter: inspect.Parameter) -> str:
@@ -153,7 +170,8 @@ def _type_of(parameter: inspect.Parameter) -> str:
 
 def _as_declared(option: Option, value: Any) -> Any:
     """A whole number as a float where the default is one, so that 0 and 0.0 are the same text."""
-    return float(value) if isinstance(option.default, float) and type(value) is int else value
+    whole = isinstance(option.default, float) and type(value) is int
+    return float(value) if whole and abs(value) < 2**53 else value
 
 
 def _is_default(option: Option, value: Any) -> bool:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-_FORM = re.compile(r"(?P<name>[\w./-]+)\s*(?P<inside>\(.*\))?", re.DOTALL)
+_FORM = re.compile(r"(?P<name>[\w./:@-]+)\s*(?P<inside>\(.*\))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Written:
     """
 
     name: str
-    arguments: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    arguments: tuple[Any, ...] = ()  # without a name, before a registry has told what they are called
 
     def __str__(self) -> str:
         inside = [repr(_plain(value)) for value in self.arguments]
@@ -52,8 +52,11 @@ def read(text: str, kind: str = "part", example: str = "l2") -> Written:
             raise ValueError
         if any(keyword.arg is None for keyword in node.keywords):  # **
             raise ValueError
-        arguments = tuple(_value(argument) for argument in node.args)
-        return Written(found["name"], arguments, {str(k.arg): _value(k.value) for k in node.keywords})
+        names = [str(keyword.arg) for keyword in node.keywords]
+        if len(set(names)) < len(names):
+            raise ValueError
+        options = {str(keyword.arg): _value(keyword.value) for keyword in node.keywords}
+        return Written(found["name"], options, tuple(map(_value, node.args)))
     except (SyntaxError, ValueError, AttributeError, TypeError, RecursionError, MemoryError):
         raise ValueError(f"expected a {kind} such as {example!r}, got {text!r}") from None
 

@@ -93,6 +93,11 @@ class BilinearPool(Pooling):
         return self.eps / (1 + self.eps * d**0.5)
 
     @property
+    def has_ridge(self) -> bool:
+        """Unless eps is 0."""
+        return self.eps > 0
+
+    @property
     def stored_as(self) -> str:
         """The matrix without a ridge serves every ridge."""
         return "bilinear(eps=0)"

@@ -27,6 +27,11 @@ class Pooling(nn.Module):
         """What comes out per image, for features of these shapes; an error in words if they do not fit."""
         raise NotImplementedError
 
+    @property
+    def has_ridge(self) -> bool:
+        """Whether it gives a `Factored` matrix with a ridge, which the thin path asks for."""
+        return False
+
     # Experiments store pooled features once for many heads: without what can be added later.
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -20,7 +21,6 @@ from ..matfun.modules import MatrixFunction
 from ..parts.registry import Registry
 from ..parts.shapes import Maps, Matrix, Shape, Spd, Vector
 from . import POOLINGS
-from .bilinear import BilinearPool
 from .contract import Pooling
 from .features import check_layout
 from .normalize import NORMALIZATIONS
@@ -87,10 +87,19 @@ class Head(nn.Module):
         shape = pooling.shape(*inputs or (Maps(1),) * pooling.num_inputs)
         self._pooled = type(shape)
         self.normalizations = nn.ModuleList()
+        kinds = [getattr(_class_of(text), "takes", "entries") for text in self.config.normalize]
+        # Matrix functions, and what stands before them, work on whole matrices; then come entries, then the vector.
+        self._whole = max((i + 1 for i, kind in enumerate(kinds) if kind == "spd"), default=0)
+        self._flat_from = self._whole + len(list(takewhile(lambda kind: kind == "entries", kinds[self._whole :])))
         for i, text in enumerate(self.config.normalize):
-            before = self._before(i, shape)
-            self.normalizations.append(NORMALIZATIONS.make(text, inputs=None if inputs is None else (before,)))
+            if i == self._flat_from:
+                shape = self._flat(shape)
+            self.normalizations.append(NORMALIZATIONS.make(text, inputs=None if inputs is None else (shape,)))
             shape = self._after(i, shape)
+            if i + 1 == self._whole:
+                self._symmetric = isinstance(shape, Spd)
+        if not self._whole:
+            self._symmetric = self._pooled is Spd
         self.out = None if inputs is None else self._flat(shape)
         _check_thin(self)
 
@@ -128,7 +137,7 @@ class Head(nn.Module):
         """What it gives for features of these shapes; an error in words if a part does not fit."""
         shape = self.pooling.shape(*inputs)
         for i in range(len(self.normalizations)):
-            shape = self._after(i, shape)
+            shape = self._after(i, self._flat(shape) if i == self._flat_from else shape)
         return self._flat(shape)
 
     def length(self, *channels: int) -> int:
@@ -144,31 +153,24 @@ class Head(nn.Module):
     def _normalize(self, pooled: Tensor | Factored) -> Tensor:
         """Matrix functions and what stands before them on whole matrices, the rest on entries, then on the vector."""
         modules = list(self.normalizations)
-        start = max((i + 1 for i, module in enumerate(modules) if module.takes == "spd"), default=0)
-        for module in modules[:start]:
+        for module in modules[: self._whole]:
             pooled = module(pooled) if module.takes == "spd" else _globally(module, formed(pooled))
         matrix = formed(pooled)
         weights = None
-        if self.config.triangle and self._pooled is Spd:
+        if self.config.triangle and self._symmetric:
             weights = multiplicity(matrix.shape[-1], matrix)
             x = entries(matrix)
         else:
             x = matrix.flatten(1)
-        stop = start + len(list(takewhile(lambda module: module.takes == "entries", modules[start:])))
-        for module in modules[start:stop]:
+        for module in modules[self._whole : self._flat_from]:
             x = module(x, weights) if module.weighted else module(x)
         x = x if weights is None else x * weights.sqrt()
-        for module in modules[stop:]:
+        for module in modules[self._flat_from :]:
             x = module(x)
         return x
 
-    def _before(self, i: int, shape: Shape) -> Shape:
-        """What normalization number i is given: the flat descriptor, if it works on that."""
-        part = NORMALIZATIONS[NORMALIZATIONS.read(self.config.normalize[i]).name]
-        return self._flat(shape) if getattr(part.make, "takes", "entries") == "vector" else shape
-
     def _after(self, i: int, shape: Shape) -> Shape:
-        after: Shape = self.normalizations[i].shape(self._before(i, shape))  # type: ignore[operator]
+        after: Shape = self.normalizations[i].shape(shape)  # type: ignore[operator]
         return after
 
     def _flat(self, shape: Shape) -> Vector:
@@ -195,7 +197,7 @@ def describe(
         torch.Size([2, 21])
     """
     given = [features] if isinstance(features, Tensor) else list(features)
-    axis = 2 if options.get("layout") == "tokens" else 1
+    axis = 2 if make_config(preset, **options).layout == "tokens" else 1
     channels = [f.shape[axis] for f in given if isinstance(f, Tensor) and f.ndim > axis]
     return Head(preset, channels if len(channels) == len(given) else None, **options)(*given, mask=mask)
 
@@ -232,6 +234,8 @@ def with_options(config: HeadConfig, options: Mapping[str, Any]) -> HeadConfig:
     changed = []
     for registry, text in texts:
         own = {name: value for name, value in options.items() if name in options_of(registry, text)}
+        if options.get("thin") and "thin" in taken:
+            own.pop("thin", None)  # only the first function is given a matrix that is not formed
         taken |= set(own)
         changed.append(str(registry.read(str(registry.read(text).with_options(**own)))))
     for name in options:
@@ -261,12 +265,10 @@ def from_first_version(content: Mapping[str, Any]) -> dict[str, Any]:
     thin = old.pop("thin", None)
     if ridge and str(old.get("pooling")) == "bilinear":
         old["pooling"] = str(POOLINGS.read("bilinear").with_options(**ridge))
-    if thin is not None:
-        old["normalize"] = tuple(
-            str(NORMALIZATIONS.read(text).with_options(thin=thin)) if i == 0 else text
-            for i, text in enumerate(old["normalize"])
-        )
-    return old
+    texts = list(old["normalize"])
+    if thin is not None and texts and "thin" in options_of(NORMALIZATIONS, texts[0]):
+        texts[0] = str(NORMALIZATIONS.read(texts[0]).with_options(thin=thin))
+    return {**old, "normalize": tuple(texts)}
 
 
 def _as_texts(normalize: Any) -> tuple[str, ...]:
@@ -277,22 +279,27 @@ def _as_texts(normalize: Any) -> tuple[str, ...]:
     return tuple(normalize)
 
 
+def _class_of(normalization: str) -> type[nn.Module]:
+    return NORMALIZATIONS[NORMALIZATIONS.read(normalization).name].make
+
+
 def _as_maps(channels: int | Sequence[int] | None) -> tuple[Maps, ...] | None:
     if channels is None:
         return None
-    return tuple(map(Maps, channels)) if isinstance(channels, Sequence) else (Maps(channels),)
+    given: Any = [channels] if isinstance(channels, Integral) else channels
+    if not isinstance(given, Sequence) or not all(isinstance(c, Integral) and int(c) > 0 for c in given):
+        raise ValueError(f"head: expected `channels` to be a whole number >= 1, or a list of them, got {channels!r}.")
+    return tuple(Maps(int(c)) for c in given)
 
 
 def _check_thin(head: Head) -> None:
     """The thin path asks for a matrix that is not formed yet and has a ridge."""
     for i, module in enumerate(head.normalizations):
-        if isinstance(module, MatrixFunction) and module.thin:
-            pooling = head.pooling
-            if i or not isinstance(pooling, BilinearPool) or not pooling.eps:
-                raise ValueError(
-                    "head: expected thin=True with bilinear pooling, eps > 0 and a matrix function first, its methods "
-                    f"not named, got {head.config}."
-                )
+        if isinstance(module, MatrixFunction) and module.thin and (i or not head.pooling.has_ridge):
+            raise ValueError(
+                "head: expected thin=True with bilinear pooling, eps > 0 and a matrix function first, its methods not "
+                f"named, got {head.config}."
+            )
 
 
 def _globally(module: nn.Module, matrix: Tensor) -> Tensor:
