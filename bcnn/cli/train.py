@@ -50,8 +50,8 @@ def extract(
     dataset = load_dataset(chosen.spec)
     with progress_bars(show=team.leads) as progress:
         models = networks(chosen, dataset, report=download_report())
-        fit_all(models, dataset.of(TRAIN), out, chosen.extraction, team=team, tick=progress)
-        places, done = describe(chosen, dataset, models, out, team=team, tick=progress)
+        fit_all(models, dataset.of(TRAIN), out, chosen.extraction, team=team, progress=progress)
+        places, done = describe(chosen, dataset, models, out, team=team, progress=progress)
     console = quiet_console(team.leads)
     before = done.num_images - done.num_done
     console.print(f"{done.num_images} images, {before} of them described before.")
@@ -105,7 +105,7 @@ def _run_frozen(chosen: Any, place: Path) -> tuple[Any, Any, bool]:
 
     team = join()
     with progress_bars(show=team.leads) as progress:
-        runs, done = run(chosen, place, team=team, tick=progress, report=download_report())
+        runs, done = run(chosen, place, team=team, progress=progress, report=download_report())
     leave()
     return runs, done, team.leads
 
@@ -123,7 +123,7 @@ def _run_tuned(chosen: Any, place: Path, *, resume: bool) -> tuple[Any, Any, boo
     try:
         with progress_bars(show=team.leads) as progress, team.together():
             runs, done = finetune(
-                chosen, place, fabric, resume=resume, team=team, tick=progress, report=download_report()
+                chosen, place, fabric, resume=resume, team=team, progress=progress, report=download_report()
             )
     except Interrupted:
         if team.leads:

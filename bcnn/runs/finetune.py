@@ -14,7 +14,6 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +27,14 @@ from ..features.team import Team
 from ..models.backbones.contract import Backbone
 from ..models.bcnn import BCNN, with_scorer
 from ..parts.fitting import parts_to_fit
+from ..progress import Progress, silent, within
 from ..report import curves
 from ..report import finetune as report_finetune
 from ..train import config as settings
-from ..train.checkpoint import LAST, Progress
+from ..train.checkpoint import LAST, State
 from ..train.config import FinetuneConfig
 from ..train.initialise import initialise
-from ..train.loop import Task, Tick
+from ..train.loop import Task
 from ..train.loop import finetune as descend
 from ..train.module import make_optimizer, memory_note
 from ..train.plan import hold_out
@@ -62,11 +62,19 @@ class _Run:
     frozen: dict[str, Path]  # folders of each preset's descriptors before fine-tuning
     fabric: Fabric
     team: Team
-    tick: Tick
+    progress: Progress
 
 
 def finetune(
-    config: RunConfig, out: Path, fabric: Fabric, *, resume: bool = True, team: Team, tick: Tick, **report: Any
+    config: RunConfig,
+    out: Path,
+    fabric: Fabric,
+    *,
+    team: Team,
+    resume: bool = True,
+    progress: Progress = silent,
+    tick: Progress | None = None,
+    **report: Any,
 ) -> tuple[list[Trained], Extracted]:
     """Everything, for every preset; what is done already is not done again.
 
@@ -74,12 +82,14 @@ def finetune(
         config: with `finetune`.
         out: the run folder; one of another configuration is refused.
         fabric: from `train.engine.start`.
-        resume: go on where an earlier session ended; else the training begins anew.
         team: the processes that share the work.
-        tick: hears of progress.
+        resume: go on where an earlier session ended; else the training begins anew.
+        progress: hears of every stage.
+        tick: the same under its old name.
         **report: passed to `build_model`, for the download of weights.
     """
     assert config.finetune is not None
+    progress = tick or progress
     dataset = load_dataset(config.spec)
     check_trainable(dataset, config.spec)
     places = configs.folders(out, config.preset)
@@ -90,32 +100,34 @@ def finetune(
     for model in models.values():
         _try(model, config.finetune, len(dataset.classes))
     root = Path(config.features) if config.features else out / "features"
-    _fit(config, dataset, models, root, team, tick)
+    _fit(config, dataset, models, root, team, progress)
 
     def before(split: str) -> tuple[dict[str, Path], Extracted]:
-        hear = partial(_renamed, tick, f"describing {split} images")
-        return describe(config, _only(dataset, split), models, root / split, team=team, tick=hear)
+        part, stage = replace(dataset, samples=dataset.of(split)), f"describing {split} images"
+        return describe(config, part, models, root / split, team=team, progress=progress, stage=stage)
 
     frozen, done = before(TRAIN)
     broken = done.broken
     if config.finetune.select_on == settings.TEST:
         broken = broken | before(TEST)[1].broken
-    run = _Run(config, config.finetune, dataset, frozen, fabric, team, tick)
+    run = _Run(config, config.finetune, dataset, frozen, fabric, team, progress)
     tuned = {
         preset: _train(run, preset, models[preset], folder, broken, resume=resume)
         for preset, folder in places.items()
         if folder not in finished
     }
     tests, of_tests = before(TEST)
-    for preset, (model, progress) in tuned.items():
-        _finish(run, preset, model, progress, places[preset], Features(tests[preset]))
+    for preset, (model, state) in tuned.items():
+        _finish(run, preset, model, state, places[preset], Features(tests[preset]))
     team.wait()
     done = Extracted(len(dataset.samples), done.num_done + of_tests.num_done, done.broken | of_tests.broken)
     runs, _ = _read_all(places, dataset, out, team)
     return runs, done
 
 
-def _fit(config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: Path, team: Team, tick: Tick) -> None:
+def _fit(
+    config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: Path, team: Team, progress: Progress
+) -> None:
     """Fit parts that need data on training images that are not held out."""
     assert config.finetune is not None
     if not any(map(parts_to_fit, models.values())):
@@ -123,7 +135,7 @@ def _fit(config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: 
     samples = dataset.of(TRAIN)
     broken = unreadable(samples, next(iter(models.values())), config.extraction)
     chosen = _divided(config, [sample for sample in samples if sample.name not in broken])[0]
-    fit_all(models, chosen, root, config.extraction, team=team, tick=tick)
+    fit_all(models, chosen, root, config.extraction, team=team, progress=progress)
 
 
 def _divided(config: RunConfig, good: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
@@ -146,14 +158,6 @@ def _try(model: BCNN, tuning: FinetuneConfig, num_classes: int) -> None:
 def _frozen(model: BCNN, tuning: FinetuneConfig) -> BCNN:
     """The same, with the layers frozen that are to be."""
     return model if tuning.freeze_until is None else model.freeze_until(tuning.freeze_until)
-
-
-def _renamed(tick: Tick, name: str, stage: str, done: int, total: int) -> None:
-    tick(name, done, total)
-
-
-def _only(dataset: Dataset, split: str) -> Dataset:
-    return replace(dataset, samples=dataset.of(split))
 
 
 def _claim(config: RunConfig, dataset: Dataset, out: Path, places: Sequence[Path], *, resume: bool) -> list[Path]:
@@ -192,22 +196,18 @@ def _read_all(places: Mapping[str, Path], dataset: Dataset, out: Path, team: Tea
 
 def _train(
     run: _Run, preset: str, model: BCNN, folder: Path, broken: dict[str, str], *, resume: bool
-) -> tuple[BCNN, Progress]:
+) -> tuple[BCNN, State]:
     """From the frozen network to the best one."""
     config, tuning = run.config, run.tuning
     good = [sample for sample in run.dataset.of(TRAIN) if sample.name not in broken]
     chosen, held_out = _divided(config, good)
     if tuning.select_on == settings.TEST:
         held_out = [sample for sample in run.dataset.of(TEST) if sample.name not in broken]
-    features = Features(run.frozen[preset])
-
-    def hear(stage: str, done: int, total: int) -> None:
-        run.tick(f"{preset}: logistic regression, {stage}", done, total)
-
+    features, progress = Features(run.frozen[preset]), within(run.progress, f"{preset}: ")
     if resume and run.team.lead((folder / LAST).exists):  # it holds a scorer
         start = with_scorer(copy.deepcopy(model), len(run.dataset.classes))
     else:
-        start = initialise(model, features, {s.name for s in chosen}, c=tuning.init_c, team=run.team, tick=hear)
+        start = initialise(model, features, {s.name for s in chosen}, c=tuning.init_c, team=run.team, progress=progress)
     _frozen(start, tuning)
     layer, sources = _sources(run, start, (chosen, held_out), folder)
     task = Task(
@@ -222,11 +222,7 @@ def _train(
         folder=folder,
         identity={**config.result_part(), "preset": preset, "images": features.config.listing},
     )
-
-    def named(stage: str, done: int, total: int, note: str = "") -> None:
-        run.tick(f"{preset}: {stage}", done, total, note)
-
-    return start, descend(task, run.fabric, resume=resume, tick=named)
+    return start, descend(task, run.fabric, resume=resume, progress=progress)
 
 
 def _sources(
@@ -242,47 +238,40 @@ def _sources(
     layer = tuning.freeze_until
     samples = tuple(sample for part in parts for sample in part)
     place = folder / FROZEN
-    shape = store_maps(
-        model, replace(run.dataset, samples=samples), layer, place, options, team=run.team,
-        tick=lambda done, total: run.tick("storing the output of frozen layers, images", done, total),
-    )  # fmt: skip
+    part = replace(run.dataset, samples=samples)
+    shape = store_maps(model, part, layer, place, options, team=run.team, progress=run.progress)
     return layer, [StoredMaps(place, [s.name for s in part], shape, options.device) for part in parts]
 
 
 # --- afterwards -------------------------------------------------------------------------------------------------------
 
 
-def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Path, tests: Features) -> None:
+def _finish(run: _Run, preset: str, model: BCNN, state: State, folder: Path, tests: Features) -> None:
     """Describe with the tuned network, put SVMs in the place of a linear scorer, evaluate before and after."""
     bare = with_scorer(model, None)
     place = folder / TUNED
-    extract(
-        run.dataset, {place: bare}, run.config.extraction, team=run.team,
-        tick=lambda done, total: run.tick(f"{preset}: describing with the tuned network, images", done, total),
-    )  # fmt: skip
+    progress = within(run.progress, f"{preset}: ")
+    stage = "describing with the tuned network, images"
+    extract(run.dataset, {place: bare}, run.config.extraction, team=run.team, progress=progress, stage=stage)
     if not run.team.leads:
         return
-
-    def tick(stage: str, done: int, total: int) -> None:
-        run.tick(f"{preset}: {stage}", done, total)
-
-    before = _before(run, preset, tests, tick)
+    before = _before(run, preset, tests, progress)
 
     def further(features: Features) -> dict[str, Any]:
         own = _accuracy(test_network(model.cpu(), features))
-        return {"finetune": {**_record(run, model, progress), "before": before, "softmax": own}}
+        return {"finetune": {**_record(run, model, state), "before": before, "softmax": own}}
 
-    curves.plot(progress.history, progress.best_epoch, folder / "curves.png", selected_on=_selected_on(progress))
+    curves.plot(state.history, state.best_epoch, folder / "curves.png", selected_on=_selected_on(state))
     whole = bare if model.scorer.is_linear else model  # type: ignore[union-attr]
-    finish(preset, folder, run.config, run.dataset, whole, Features(place), run.tick, further)
+    finish(preset, folder, run.config, run.dataset, whole, Features(place), run.progress, further)
 
 
-def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any]:
+def _before(run: _Run, preset: str, tests: Features, progress: Progress) -> dict[str, Any]:
     """What the same classifier makes of the network as it was."""
     done = fit_and_test(
         Features(run.frozen[preset]).matrix(TRAIN), tests.matrix(TEST), len(run.dataset.classes),
         kind=run.config.classifier, C=run.config.C, calibrate=False, rescale=run.config.rescale, seed=run.config.seed,
-        tick=lambda s, d, t: tick(f"before fine-tuning, {s}", d, t),
+        progress=within(progress, "before fine-tuning, "),
     )  # fmt: skip
     return _accuracy(done.tested)
 
@@ -294,25 +283,25 @@ def _accuracy(tested: Tested) -> dict[str, Any]:
     return {"accuracy": evaluation.accuracy, "interval95": list(evaluation.interval)}
 
 
-def _selected_on(progress: Progress) -> str:
+def _selected_on(state: State) -> str:
     """What the epoch was chosen on; with nothing held out, such as one image a class, the last one counts."""
-    return str(progress.best["held_out"] or "nothing: last epoch")
+    return str(state.best["held_out"] or "nothing: last epoch")
 
 
-def _record(run: _Run, model: BCNN, progress: Progress) -> dict[str, Any]:
-    best = progress.best
+def _record(run: _Run, model: BCNN, state: State) -> dict[str, Any]:
+    best = state.best
     return {
         "epochs": run.tuning.epochs,
-        "selected_on": _selected_on(progress),
-        "best_epoch": progress.best_epoch,
+        "selected_on": _selected_on(state),
+        "best_epoch": state.best_epoch,
         "best_val_accuracy": best["val_accuracy"],
-        "num_skipped": len(progress.nonfinite),
-        "num_gradient_exceptions": progress.num_exceptions,
-        "nonfinite": progress.nonfinite,
-        "num_sessions": progress.num_sessions,
+        "num_skipped": len(state.nonfinite),
+        "num_gradient_exceptions": state.num_exceptions,
+        "nonfinite": state.nonfinite,
+        "num_sessions": state.num_sessions,
         "num_processes": run.fabric.world_size,
         "memory": memory_note(model),
-        "train_s": sum(record["time_s"] for record in progress.history),
-        "wait_s": sum(record["wait_s"] for record in progress.history),
-        "history": progress.history,
+        "train_s": sum(record["time_s"] for record in state.history),
+        "wait_s": sum(record["wait_s"] for record in state.history),
+        "history": state.history,
     }

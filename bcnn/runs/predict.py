@@ -6,7 +6,7 @@ Paper: Sec. 3.2, "evaluated on an image and its flipped copy and their predictio
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,16 @@ from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.folder import images_in
 from ..data.spec import load_dataset
 from ..features.bfloat16 import avoid_broken_amx
-from ..features.extract import ExtractOptions, autocast, batches, decoded, to_batch, unless_strict
+from ..features.extract import ExtractOptions, batches, decoded, unless_strict
 from ..features.folder import digest_of, listed
 from ..models.files import Predictor, load, read_notes
+from ..models.views import in_views
+from ..progress import Progress, silent
 from .predictions import Prediction, predictions_of
 from .train import evaluation_record, write_results
 
 MODEL = "model.safetensors"
-Tick = Callable[[int, int], None]
+STAGE = "looking at images"
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,14 @@ class Recognizer:
     temperature: float
     options: ExtractOptions
 
-    @torch.inference_mode()
     def logits(self, pictures: Sequence[numpy.ndarray]) -> Tensor:
         """Scores over temperature, averaged over the views, of squares of pixels; shape (B, classes)."""
         options = self.options
-        images = to_batch(pictures, self.model.preprocessing, options.device, flips=options.flips)
-        with autocast(options.precision, options.device):  # heads and scorers look after themselves
-            scores: Tensor = self.model(images).unflatten(0, (-1, len(pictures)))
-        return scores.mean(0).cpu() / self.temperature
+        (scores,) = in_views(
+            pictures, self.model.preprocessing, lambda images: [self.model(images)],
+            flips=options.flips, precision=options.precision, device=options.device,
+        )  # fmt: skip
+        return scores.mean(1) / self.temperature
 
 
 def open_run(run: str | Path, **options: Any) -> Recognizer:
@@ -99,11 +101,11 @@ def _is_folder(path: Path) -> bool:
 
 
 def predict(
-    recognizer: Recognizer, paths: Sequence[Path], tick: Tick = lambda done, total: None
+    recognizer: Recognizer, paths: Sequence[Path], progress: Progress = silent
 ) -> Iterator[Prediction | OSError]:
     """Predictions in order, an error in the place of an image that cannot be read."""
     samples = [Sample(str(path), 0, TEST, path) for path in paths]
-    for some, logits in _all_logits(recognizer, samples, tick):
+    for some, logits in _all_logits(recognizer, samples, progress):
         good = [sample.name for sample, picture in some if not isinstance(picture, OSError)]
         coming = iter(predictions_of(logits, good, recognizer.classes))
         for _, picture in some:
@@ -111,7 +113,7 @@ def predict(
 
 
 def _all_logits(
-    recognizer: Recognizer, samples: Sequence[Sample], tick: Tick
+    recognizer: Recognizer, samples: Sequence[Sample], progress: Progress
 ) -> Iterator[tuple[list[tuple[Sample, numpy.ndarray | OSError]], Tensor]]:
     """Batch by batch: samples with their pictures or errors, and the logits of those that could be read."""
     pictures = decoded(samples, recognizer.model.preprocessing, recognizer.options)
@@ -120,11 +122,11 @@ def _all_logits(
         good = [picture for _, picture in some if not isinstance(picture, OSError)]
         yield some, recognizer.logits(good) if good else torch.empty(0, len(recognizer.classes))
         done += len(some)
-        tick(done, len(samples))
+        progress(STAGE, done, len(samples))
 
 
 def evaluate(
-    recognizer: Recognizer, spec: str, out: Path, *, split: str = TEST, tick: Tick = lambda done, total: None
+    recognizer: Recognizer, spec: str, out: Path, *, split: str = TEST, progress: Progress = silent
 ) -> dict[str, Any]:
     """Accuracy on a dataset whose classes the network knows; writes metrics, predictions and pictures to `out`.
 
@@ -133,7 +135,7 @@ def evaluate(
         spec: the dataset.
         out: folder to write to.
         split: "test", "train" or "all".
-        tick: hears of progress.
+        progress: hears how many images are done.
     """
     dataset = _with_known_classes(load_dataset(spec), recognizer.classes)
     _check_place(out, dataset, split)
@@ -141,7 +143,7 @@ def evaluate(
     if not samples:
         raise ValueError(f"evaluate: expected images in the {split} split of {spec}, got none; try --split {TRAIN}.")
     logits, kept, broken = [], [], {}
-    for some, part in _all_logits(recognizer, samples, tick):
+    for some, part in _all_logits(recognizer, samples, progress):
         logits.append(part)
         kept += [sample for sample, picture in some if not isinstance(picture, OSError)]
         for sample, picture in some:

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from ..features.team import Team
 from ..files import written_whole
 from ..models.bcnn import BCNN, with_scorer
 from ..models.files import save
+from ..progress import Progress, silent, within
 from ..report import classes as pictures
 from ..report import comparison
 from ..scorers import SCORERS
@@ -41,8 +41,6 @@ from . import config as configs
 from .config import RunConfig
 from .networks import networks
 from .predictions import Prediction, predictions_of, write_predictions
-
-Tick = Callable[[str, int, int], None]  # stage, done, in all
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def train(
     out: Path,
     *,
     team: Team | None = None,
-    tick: Tick = lambda stage, done, total: None,
+    progress: Progress = silent,
     **report: Any,
 ) -> tuple[list[Trained], Extracted]:
     """Describe, classify, evaluate, and write it all down; only the leader of a team does more than describe.
@@ -69,7 +67,7 @@ def train(
         config: what to do.
         out: the run folder; one of another configuration is refused.
         team: the processes that share the work.
-        tick: hears of progress.
+        progress: hears of every stage.
         **report: passed to `build_model`, for the download of weights.
     """
     team = team or Team()
@@ -79,31 +77,32 @@ def train(
     models = networks(config, dataset, **report)
     team.lead(lambda: claim(config, dataset, out))
     root = Path(config.features) if config.features else out / "features"
-    fit_all(models, dataset.of(TRAIN), root, config.extraction, team=team, tick=tick)
-    features, done = describe(config, dataset, models, root, team=team, tick=tick)
+    fit_all(models, dataset.of(TRAIN), root, config.extraction, team=team, progress=progress)
+    features, done = describe(config, dataset, models, root, team=team, progress=progress)
     if not team.leads:
         return [], done
     runs = []
     for preset, folder in configs.folders(out, config.preset).items():
-        runs.append(finish(preset, folder, config, dataset, models[preset], Features(features[preset]), tick))
+        runs.append(finish(preset, folder, config, dataset, models[preset], Features(features[preset]), progress))
     if len(runs) > 1:
         comparison.write([run.metrics for run in runs], [run.predictions for run in runs], out)
     return runs, done
 
 
 def describe(
-    config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: Path, *, team: Team, tick: Tick
+    config: RunConfig,
+    dataset: Dataset,
+    models: Mapping[str, BCNN],
+    root: Path,
+    *,
+    team: Team,
+    progress: Progress,
+    stage: str = "describing images",
 ) -> tuple[dict[str, Path], Extracted]:
-    """Features of every preset below `root`; returns their folders, and what came of it."""
+    """Describe all images with every preset; returns the presets' folders below `root`, and a summary."""
     places = configs.folders(root, config.preset)
-    done = extract(
-        dataset,
-        {places[preset]: model for preset, model in models.items()},
-        config.extraction,
-        team=team,
-        tick=lambda count, total: tick("describing images", count, total),
-    )
-    return places, done
+    by_folder = {places[preset]: model for preset, model in models.items()}
+    return places, extract(dataset, by_folder, config.extraction, team=team, progress=progress, stage=stage)
 
 
 def fit_all(
@@ -113,15 +112,15 @@ def fit_all(
     options: ExtractOptions,
     *,
     team: Team,
-    tick: Tick,
+    progress: Progress,
 ) -> None:
     """Fit the parts of all networks that need it; the leader of a team does so, the others read what it found."""
     places = configs.folders(root, tuple(models))
     for preset, model in models.items():
 
         def fit(preset: str = preset, model: BCNN = model) -> None:
-            hear = partial(tick, f"{preset}: fitting parts, images")
-            fit_or_read(model, samples, places[preset] / FITTED, options, tick=hear)
+            own = within(progress, f"{preset}: ")
+            fit_or_read(model, samples, places[preset] / FITTED, options, progress=own)
 
         team.lead(fit)
         fit()
@@ -199,7 +198,7 @@ def finish(
     dataset: Dataset,
     model: BCNN,
     features: Features,
-    tick: Tick,
+    progress: Progress,
     further: Callable[[Features], dict[str, Any]] = lambda features: {},
 ) -> Trained:
     """Classifier and evaluation of one preset.
@@ -211,10 +210,10 @@ def finish(
         dataset: the images.
         model: without a scorer, or with one that was trained and is to stay.
         features: its descriptors.
-        tick: hears of progress.
+        progress: hears of the classifier.
         further: gives what else there is to say of the descriptors.
     """
-    decision = _trained(model) if model.scorer is not None else _fitted(preset, config, model, features, tick)
+    decision = _trained(model) if model.scorer is not None else _fitted(preset, config, model, features, progress)
     tested, names = test(decision.model, features), names_of(features.matrix(TEST), features)
     predictions = predictions_of(tested.scores / decision.temperature, names, dataset.classes, tested.labels)
     evaluation = tested.evaluation(decision.temperature)
@@ -232,7 +231,7 @@ def finish(
     return Trained(preset, folder, metrics, predictions)
 
 
-def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, tick: Tick) -> _Decision:
+def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, progress: Progress) -> _Decision:
     """The scorer from a linear classifier on the descriptors."""
     matrix, classes = features.matrix(TRAIN), features.classes
     start = time.perf_counter()
@@ -243,7 +242,7 @@ def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, tic
         C=config.C,
         rescale=config.rescale,
         seed=config.seed,
-        tick=lambda stage, done, total: tick(f"{preset}: {stage}", done, total),
+        progress=within(progress, f"{preset}: "),
     )
     spent = {"fit": time.perf_counter() - start, **{f"fit: {stage}": s for stage, s in fitted.time_s.items()}}
     whole = with_scorer(model, len(classes), fitted.weight, fitted.bias)

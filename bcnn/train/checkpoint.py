@@ -20,7 +20,7 @@ LAST, BEST = "last.safetensors", "best.safetensors"
 
 
 @dataclass
-class Progress:
+class State:
     """What is done; with the weights and momenta, all that a training needs to go on as if nothing had happened."""
 
     epoch: int = 1  # the one at work, from 1
@@ -48,7 +48,7 @@ _CAME_LATER: dict[str, Any] = {
 }  # options that earlier checkpoints do not name, and what they stood at
 
 
-def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, identity: Any) -> None:
+def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, identity: Any) -> None:
     """Write it; what was there before stays if that fails."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for name, parameter in model.named_parameters():
@@ -56,14 +56,12 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progres
         if momentum is not None:
             tensors[f"momentum.{name}"] = momentum
     tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    about = {"format": FORMAT, "progress": json.dumps(asdict(progress)), "identity": json.dumps(identity)}
+    about = {"format": FORMAT, "progress": json.dumps(asdict(state)), "identity": json.dumps(identity)}
     remedy = "The one before it is whole; make room and give the same command again, it goes on from there."
     write_tensors(path, tensors, about, who="finetune", remedy=remedy)
 
 
-def load(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]
-) -> Progress | None:
+def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]) -> State | None:
     """Give model and optimizer the state in the file; None if there is none, an error if it is of another training."""
     if not path.exists():
         return None
@@ -82,7 +80,7 @@ def load(
                     f"instead of {identity.get(name)!r}; choose another --out, or --no-resume to begin anew."
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            progress = _progress_from(json.loads(about["progress"]))
+            state = _state_from(json.loads(about["progress"]))
     except SafetensorError as error:
         raise ValueError(
             f"{path}: expected a checkpoint of bcnn train, got: {error}; --no-resume begins anew."
@@ -92,8 +90,8 @@ def load(
     for name, parameter in model.named_parameters():
         if name in momenta:
             optimizer.state[parameter]["momentum_buffer"] = momenta[name].to(parameter.device)
-    progress.num_sessions += 1
-    return progress
+    state.num_sessions += 1
+    return state
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -101,8 +99,8 @@ def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return renamed({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
 
 
-def _progress_from(content: dict[str, Any]) -> Progress:
+def _state_from(content: dict[str, Any]) -> State:
     """Lists stay lists."""
-    progress = from_json(Progress, content)
-    progress.history, progress.nonfinite = list(progress.history), list(progress.nonfinite)
-    return progress
+    state = from_json(State, content)
+    state.history, state.nonfinite = list(state.history), list(state.nonfinite)
+    return state

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from ..data.contract import Dataset, Sample
 from ..data.preprocess import Preprocessing
 from ..features import folder as store
-from ..features.extract import ExtractOptions, Tick, decoded, extract, to_batch
+from ..features.extract import ExtractOptions, decoded, extract
 from ..features.team import Team
 from ..models.backbones.contract import Backbone
 from ..models.bcnn import BCNN
+from ..models.views import to_batch
+from ..progress import Progress
 from .plan import Item
 
 
@@ -138,9 +140,16 @@ class Stage(nn.Module):
 
 
 def store_maps(
-    model: BCNN, dataset: Dataset, layer: str, folder: Path, options: ExtractOptions, *, team: Team, tick: Tick
+    model: BCNN, dataset: Dataset, layer: str, folder: Path, options: ExtractOptions, *, team: Team, progress: Progress
 ) -> tuple[int, ...]:
     """Write the output of a frozen layer for every image, unless it is there; returns the shape of one image's."""
     stage = Stage(model, layer)
-    extract(dataset, {folder: stage}, options, team=team, tick=tick)
+    extract(
+        dataset,
+        {folder: stage},
+        options,
+        team=team,
+        progress=progress,
+        stage="storing the output of frozen layers, images",
+    )
     return stage.shape

@@ -137,7 +137,7 @@ def test_memory_map_and_progress(tmp_path):
     np.save(tmp_path / "x.npy", X)
     heard = []
     fitted = fit_classifier(
-        as_matrix(np.load(tmp_path / "x.npy", mmap_mode="r")), labels, 4, tick=lambda *event: heard.append(event)
+        as_matrix(np.load(tmp_path / "x.npy", mmap_mode="r")), labels, 4, progress=lambda *event: heard.append(event)
     )
     assert torch.equal(fitted.weight, fit_classifier(as_matrix(X), labels, 4).weight)
     assert list(dict.fromkeys(stage for stage, _, _ in heard)) == ["gram", "train", "calibrate", "weights"]

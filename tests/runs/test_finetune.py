@@ -38,8 +38,8 @@ def config_for(spec, tuning=TUNING, **options) -> RunConfig:
     return RunConfig(**{"spec": str(spec), **small, **options}, finetune=tuning)
 
 
-def run(config, out, *, resume=True, precision="float32", tick=quiet):
-    results, _ = runs.finetune(config, out, start(precision=precision), resume=resume, team=Team(), tick=tick)
+def run(config, out, *, resume=True, precision="float32", progress=quiet):
+    results, _ = runs.finetune(config, out, start(precision=precision), resume=resume, team=Team(), progress=progress)
     return results
 
 
@@ -234,7 +234,7 @@ def test_broken_images_are_named_and_left_out(tmp_path, select_on):
     for split in ("train", "test"):
         (root / split / "class_1" / "2.png").write_bytes(b"nothing")
     config = config_for(root, replace(TUNING, select_on=select_on))
-    (result,), done = runs.finetune(config, tmp_path / "run", start(), team=Team(), tick=quiet)
+    (result,), done = runs.finetune(config, tmp_path / "run", start(), team=Team(), progress=quiet)
     names = {f"{split}/class_1/2.png" for split in ("train", "test")}
     assert set(done.broken) == set(result.metrics["broken"]) == names
     assert (result.metrics["num_train"], result.metrics["num_test"]) == (9, 5)
@@ -261,26 +261,26 @@ def test_without_test_images(tmp_path):
 def test_beginning_anew_forgets_the_results_first(pictures, tmp_path):
     run(config_for(pictures), tmp_path)
 
-    def tick(stage, done, total, note=""):
+    def progress(stage, done, total, note=""):
         if "training" in stage and done > 12:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(config_for(pictures), tmp_path, resume=False, tick=tick)
+        run(config_for(pictures), tmp_path, resume=False, progress=progress)
     assert not (tmp_path / "metrics.json").exists()
     stages = []
-    (result,) = run(config_for(pictures), tmp_path, tick=lambda stage, done, total, note="": stages.append(stage))
+    (result,) = run(config_for(pictures), tmp_path, progress=lambda stage, done, total, note="": stages.append(stage))
     assert result.metrics["finetune"]["num_sessions"] == 2
     assert not any("logistic" in stage for stage in stages)  # the checkpoint holds that layer
 
 
 def test_a_training_that_has_begun_keeps_its_configuration(pictures, tmp_path):
-    def tick(stage, done, total, note=""):
+    def progress(stage, done, total, note=""):
         if "training" in stage and done > 12:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(config_for(pictures), tmp_path, tick=tick)
+        run(config_for(pictures), tmp_path, progress=progress)
     before = (tmp_path / "config.yaml").read_text()
     with pytest.raises(ValueError, match=r"momentum 0\.9 instead of 0\.5"):
         run(config_for(pictures, replace(TUNING, momentum=0.5)), tmp_path)

@@ -13,9 +13,9 @@ from tensorboardX.proto.event_pb2 import Event
 from torch import nn
 from torch.nn import functional
 
-from bcnn.features.extract import to_batch
 from bcnn.files import read_csv
 from bcnn.models.files import load, read_notes
+from bcnn.models.views import to_batch
 from bcnn.train.checkpoint import BEST, LAST
 from bcnn.train.plan import Plan, learning_rate
 from bcnn.train.signals import Interrupted
@@ -106,7 +106,7 @@ def uninterrupted(request, dataset, tmp_path_factory):
 def test_interrupted_anywhere_it_ends_at_the_same_weights(uninterrupted, dataset, tmp_path, steps):
     config, whole, first = uninterrupted
     with pytest.raises(EnoughError):
-        run(task_on(dataset, tmp_path / "torn", config=config), tick=stop_after(steps))
+        run(task_on(dataset, tmp_path / "torn", config=config), progress=stop_after(steps))
     torn = task_on(dataset, tmp_path / "torn", config=config)
     second = run(torn)
     assert second.num_sessions == 2
@@ -121,7 +121,7 @@ def test_interrupted_anywhere_it_ends_at_the_same_weights(uninterrupted, dataset
 
 def test_a_torn_line_of_the_log_is_no_obstacle(dataset, tmp_path):
     with pytest.raises(EnoughError):
-        run(task_on(dataset, tmp_path), tick=stop_after(5))
+        run(task_on(dataset, tmp_path), progress=stop_after(5))
     with (tmp_path / "steps.csv").open("a") as file:
         file.write("6,2,")
     run(task_on(dataset, tmp_path))
@@ -222,7 +222,7 @@ def points(folder, tag):
 @pytest.mark.parametrize("steps", [2, 4, 5, 8])
 def test_tensorboard_shows_every_step_and_epoch_once(dataset, tmp_path, steps):
     with pytest.raises(EnoughError):
-        run(task_on(dataset, tmp_path), tick=stop_after(steps))
+        run(task_on(dataset, tmp_path), progress=stop_after(steps))
     progress = run(task_on(dataset, tmp_path))
     assert list(points(tmp_path, "step/loss")) == list(range(9))
     found = points(tmp_path, "epoch/validation_loss")
@@ -250,7 +250,7 @@ def little_room(num_bytes):
 def test_a_full_disk_leaves_the_checkpoint_before_it(dataset, tmp_path):
     config = replace(CONFIG, val_share=0)  # no best one to write: the checkpoint is what does not fit
     with pytest.raises(EnoughError):
-        run(task_on(dataset, tmp_path, config=config), tick=stop_after(5))
+        run(task_on(dataset, tmp_path, config=config), progress=stop_after(5))
     before = (tmp_path / LAST).read_bytes()
     with little_room(len(before) // 2), pytest.raises(OSError, match=r"last.safetensors, got.*one before it is whole"):
         run(task_on(dataset, tmp_path, config=replace(config, checkpoint_minutes=0.0)))
