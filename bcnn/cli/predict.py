@@ -86,13 +86,13 @@ def evaluate(
     with progress_bars() as progress:
         metrics = work.evaluate(recognizer, spec, place, split=split, progress=progress)
     console = make_console()
-    broken = metrics["broken"]
+    test, broken = metrics.test, metrics.broken
     if broken:
-        text = describe_broken(broken, metrics["num_test"] + len(broken))
+        text = describe_broken(broken, test.num_test + len(broken))
         console.print(text, style="yellow", markup=False, soft_wrap=True)
     console.print(
-        f"accuracy {percent(metrics['accuracy'])} % ({interval(*metrics['interval95'])}) on {metrics['num_test']} "
-        f"images of {metrics['dataset']} ({split}). Written: {place}",
+        f"accuracy {percent(test.accuracy)} % ({interval(*test.interval95)}) on {test.num_test} "
+        f"images of {metrics.dataset} ({split}). Written: {place}",
         markup=False, soft_wrap=True,
     )  # fmt: skip
 

@@ -10,7 +10,6 @@ epochs.csv, curves.png, tensorboard/ and, if a step was not finite, nonfinite.cs
 from __future__ import annotations
 
 import copy
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,8 @@ from ..features.extract import Extracted, extract
 from ..features.fitting import unreadable
 from ..features.folder import Features
 from ..features.team import Team
+from ..metrics import METRICS, Accuracy, FineTuned
+from ..metrics import read as read_metrics
 from ..models.backbones.contract import Backbone
 from ..models.bcnn import BCNN, with_scorer
 from ..parts.fitting import parts_to_fit
@@ -42,14 +43,15 @@ from ..train.source import Pixels, Source, StoredMaps, store_maps
 from ..train.step import Images
 from . import config as configs
 from .config import RunConfig
+from .finish import Trained, finish
+from .finish import test as test_network
 from .networks import networks
-from .train import Trained, check_trainable, claim, describe, finish, fit_all
-from .train import test as test_network
+from .train import check_trainable, claim, describe, fit_all
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-METRICS, TUNED, FROZEN = "metrics.json", "tuned_features", "frozen_layers"
+TUNED, FROZEN = "tuned_features", "frozen_layers"
 
 
 @dataclass(frozen=True)
@@ -178,10 +180,8 @@ def _remove_scratch(folder: Path) -> None:
 
 def _read_all(places: Mapping[str, Path], dataset: Dataset, out: Path, team: Team) -> tuple[list[Trained], Extracted]:
     """Runs that are finished, from their folders; their comparison is written, and what they no longer need removed."""
-    runs = [
-        Trained(preset, folder, json.loads((folder / METRICS).read_text()), []) for preset, folder in places.items()
-    ]
-    done = Extracted(len(dataset.samples), 0, runs[0].metrics["broken"])
+    runs = [Trained(preset, folder, read_metrics(folder / METRICS), []) for preset, folder in places.items()]
+    done = Extracted(len(dataset.samples), 0, dict(runs[0].metrics.broken))
     if not team.leads:
         return [], done
     for folder in places.values():
@@ -255,53 +255,44 @@ def _finish(run: _Run, preset: str, model: BCNN, state: State, folder: Path, tes
     extract(run.dataset, {place: bare}, run.config.extraction, team=run.team, progress=progress, stage=stage)
     if not run.team.leads:
         return
-    before = _before(run, preset, tests, progress)
-
-    def further(features: Features) -> dict[str, Any]:
-        own = _accuracy(test_network(model.cpu(), features))
-        return {"finetune": {**_record(run, model, state), "before": before, "softmax": own}}
-
-    curves.plot(state.history, state.best_epoch, folder / "curves.png", selected_on=_selected_on(state))
+    features = Features(place)
+    record = _record(run, model, state, _before(run, preset, tests, progress), test_network(model, features))
+    curves.plot(state.history, state.best_epoch, folder / "curves.png", selected_on=record.selected_on)
     whole = bare if model.scorer.is_linear else model  # type: ignore[union-attr]
-    finish(preset, folder, run.config, run.dataset, whole, Features(place), run.progress, further)
+    finish(preset, folder, run.config, run.dataset, whole, features, run.progress, record)
 
 
-def _before(run: _Run, preset: str, tests: Features, progress: Progress) -> dict[str, Any]:
+def _before(run: _Run, preset: str, tests: Features, progress: Progress) -> Tested:
     """What the same classifier makes of the network as it was."""
     done = fit_and_test(
         Features(run.frozen[preset]).matrix(TRAIN), tests.matrix(TEST), len(run.dataset.classes),
         kind=run.config.classifier, C=run.config.C, calibrate=False, rescale=run.config.rescale, seed=run.config.seed,
         progress=within(progress, "before fine-tuning, "),
     )  # fmt: skip
-    return _accuracy(done.tested)
+    return done.tested
 
 
-def _accuracy(tested: Tested) -> dict[str, Any]:
-    evaluation = tested.evaluation()
-    if evaluation is None:
-        return {"accuracy": None}
-    return {"accuracy": evaluation.accuracy, "interval95": list(evaluation.interval)}
+def _record(run: _Run, model: BCNN, state: State, before: Tested, after: Tested) -> FineTuned:
+    """How the training went, and the accuracies before and after it."""
+    return FineTuned(
+        epochs=run.tuning.epochs,
+        selected_on=state.best.held_out or "nothing: last epoch",  # such as with one image per class
+        best_epoch=state.best_epoch,
+        best_val_accuracy=state.best.val_accuracy,
+        num_skipped=len(state.nonfinite),
+        num_gradient_exceptions=state.num_exceptions,
+        nonfinite=state.nonfinite,
+        num_sessions=state.num_sessions,
+        num_processes=run.fabric.world_size,
+        memory=memory_note(model),
+        train_s=sum(epoch.time_s for epoch in state.history),
+        wait_s=sum(epoch.wait_s for epoch in state.history),
+        history=state.history,
+        before=_accuracy(before),
+        softmax=_accuracy(after),
+    )
 
 
-def _selected_on(state: State) -> str:
-    """What the epoch was chosen on; with nothing held out, such as one image a class, the last one counts."""
-    return str(state.best["held_out"] or "nothing: last epoch")
-
-
-def _record(run: _Run, model: BCNN, state: State) -> dict[str, Any]:
-    best = state.best
-    return {
-        "epochs": run.tuning.epochs,
-        "selected_on": _selected_on(state),
-        "best_epoch": state.best_epoch,
-        "best_val_accuracy": best["val_accuracy"],
-        "num_skipped": len(state.nonfinite),
-        "num_gradient_exceptions": state.num_exceptions,
-        "nonfinite": state.nonfinite,
-        "num_sessions": state.num_sessions,
-        "num_processes": run.fabric.world_size,
-        "memory": memory_note(model),
-        "train_s": sum(record["time_s"] for record in state.history),
-        "wait_s": sum(record["wait_s"] for record in state.history),
-        "history": state.history,
-    }
+def _accuracy(tested: Tested) -> Accuracy:
+    found = tested.evaluation()
+    return Accuracy() if found is None else Accuracy(found.accuracy, found.interval)

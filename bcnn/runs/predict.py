@@ -23,13 +23,13 @@ from ..data.spec import load_dataset
 from ..features.bfloat16 import avoid_broken_amx
 from ..features.extract import ExtractOptions, batches, decoded, unless_strict
 from ..features.folder import digest_of, listed
+from ..metrics import METRICS, EvaluationMetrics, Notes, Prediction, read_as
 from ..models.files import Predictor, load, read_notes
 from ..models.views import in_views
 from ..progress import Progress, silent
-from .predictions import Prediction, predictions_of
-from .train import evaluation_record, write_results
+from .finish import MODEL, measured, write_results
+from .predictions import predictions_of
 
-MODEL = "model.safetensors"
 STAGE = "looking at images"
 
 
@@ -57,18 +57,17 @@ def open_run(run: str | Path, **options: Any) -> Recognizer:
     path = Path(run)
     if path.is_dir():
         path = _model_in(path)
-    notes = read_notes(path)
-    if "classes" not in notes:
+    content = read_notes(path)
+    if "classes" not in content:
         raise ValueError(
             f"{path}: expected a network with class names, as bcnn train writes it, got one without; "
             "save it with notes={'classes': [...]}."
         )
-    if notes.get("precision") == "bf16":
+    notes = read_as(Notes, content)
+    if notes.precision == "bf16":
         avoid_broken_amx()
-    how = ExtractOptions(
-        flips=bool(notes.get("flips", True)), precision=str(notes.get("precision", "float32")), **options
-    )
-    return Recognizer(load(path, device=how.device), tuple(notes["classes"]), float(notes.get("temperature", 1.0)), how)
+    how = ExtractOptions(flips=notes.flips, precision=notes.precision, **options)
+    return Recognizer(load(path, device=how.device), notes.classes, notes.temperature, how)
 
 
 def _model_in(folder: Path) -> Path:
@@ -127,7 +126,7 @@ def _all_logits(
 
 def evaluate(
     recognizer: Recognizer, spec: str, out: Path, *, split: str = TEST, progress: Progress = silent
-) -> dict[str, Any]:
+) -> EvaluationMetrics:
     """Accuracy on a dataset whose classes the network knows; writes metrics, predictions and pictures to `out`.
 
     Args:
@@ -154,14 +153,14 @@ def evaluate(
     labels = torch.tensor([sample.label for sample in kept])
     evaluation = evaluate_scores(torch.cat(logits), labels, len(recognizer.classes))
     predictions = predictions_of(torch.cat(logits), [s.name for s in kept], recognizer.classes, labels)
-    metrics = {
-        "dataset": dataset.name,
-        "split": split,
-        "listing": digest_of(listed(dataset), dataset.classes),
-        "broken": broken,
-        "versions": machine.describe(),
-        **evaluation_record(evaluation, recognizer.classes),
-    }
+    metrics = EvaluationMetrics(
+        dataset=dataset.name,
+        split=split,
+        listing=digest_of(listed(dataset), dataset.classes),
+        broken=broken,
+        versions=machine.describe(),
+        test=measured(evaluation, recognizer.classes),
+    )
     write_results(out, metrics, predictions, evaluation, dataset)
     return metrics
 
@@ -169,7 +168,7 @@ def evaluate(
 def _check_place(out: Path, dataset: Dataset, split: str) -> None:
     """Make the folder now, and leave another dataset's results alone."""
     out.mkdir(parents=True, exist_ok=True)
-    path = out / "metrics.json"
+    path = out / METRICS
     if path.exists():
         stored = json.loads(path.read_text())
         if (stored.get("listing"), stored.get("split")) != (digest_of(listed(dataset), dataset.classes), split):

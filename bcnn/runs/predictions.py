@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,9 @@ from torch import Tensor
 
 from ..data.contract import shown
 from ..files import written_whole
+from ..metrics import Prediction
 
 TOP = 5
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One image's most probable classes, best first, and its true class where that is known."""
-
-    name: str
-    top: tuple[tuple[str, float], ...]  # class and probability
-    truth: str | None = None
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the best guess is the true class."""
-        return self.top[0][0] == self.truth
 
 
 def predictions_of(

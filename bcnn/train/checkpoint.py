@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..files import from_json, write_tensors
+from ..metrics import Epoch, NonFinite, read_as
 from ..models.files import renamed
 
 FORMAT = "bcnn-checkpoint"
@@ -30,17 +31,24 @@ class State:
     num_seen: int = 0
     epoch_s: float = 0.0  # spent on this epoch, and of that on waiting for images
     wait_s: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)  # a record an epoch, the 0th before training
+    history: tuple[Epoch, ...] = ()  # the first is of the network before training
     best_epoch: int = 0
-    nonfinite: list[dict[str, Any]] = field(default_factory=list)
+    nonfinite: tuple[NonFinite, ...] = ()
     num_in_a_row: int = 0  # steps skipped
     num_exceptions: int = 0  # matrices whose gradient met infinite or NaN entries
     num_sessions: int = 1
 
     @property
-    def best(self) -> dict[str, Any]:
+    def best(self) -> Epoch:
         """The record of the best epoch."""
-        return next(record for record in self.history if record["epoch"] == self.best_epoch)
+        return next(record for record in self.history if record.epoch == self.best_epoch)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> State:
+        """From a checkpoint."""
+        history = tuple(read_as(Epoch, record) for record in content["history"])
+        nonfinite = tuple(read_as(NonFinite, record) for record in content["nonfinite"])
+        return from_json(cls, {**content, "history": history, "nonfinite": nonfinite})
 
 
 _CAME_LATER: dict[str, Any] = {
@@ -80,7 +88,7 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identit
                     f"instead of {identity.get(name)!r}; choose another --out, or --no-resume to begin anew."
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            state = _state_from(json.loads(about["progress"]))
+            state = State.from_json(json.loads(about["progress"]))
     except SafetensorError as error:
         raise ValueError(
             f"{path}: expected a checkpoint of bcnn train, got: {error}; --no-resume begins anew."
@@ -97,10 +105,3 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identit
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those with the prefix, without it; names of the first version become those of today."""
     return renamed({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
-
-
-def _state_from(content: dict[str, Any]) -> State:
-    """Lists stay lists."""
-    state = from_json(State, content)
-    state.history, state.nonfinite = list(state.history), list(state.nonfinite)
-    return state

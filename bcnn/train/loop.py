@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from ..errors import GradientExceptionWarning
+from ..metrics import Epoch, NonFinite
 from ..models.bcnn import BCNN
 from ..models.files import save as save_model
 from ..progress import Progress, silent
 from . import checkpoint, guard
 from .checkpoint import BEST, LAST, State
 from .config import FinetuneConfig
-from .log import Log
+from .log import Log, Step
 from .module import Trained, make_optimizer, set_learning_rate
 from .plan import Item, Plan, in_parts, learning_rate, share_of
 from .signals import Interrupted, StopRequest
@@ -146,10 +147,8 @@ class _Training:
         if not outcome.is_finite:
             self._not_finite(batch)
         state.num_exceptions += outcome.num_exceptions
-        self.log.step(
-            step=self._step, epoch=state.epoch, batch=state.batch, loss=outcome.loss,
-            accuracy=outcome.num_right / batch.num_images, gradient_norm=outcome.norm, lr=lr,
-        )  # fmt: skip
+        right = outcome.num_right / batch.num_images
+        self.log.step(Step(self._step, state.epoch, state.batch, outcome.loss, right, outcome.norm, lr))
         state.batch += 1
         return outcome.stop
 
@@ -160,16 +159,16 @@ class _Training:
         """Name layer and images, count, and stop if so configured."""
         state = self.state
         self._seed()
-        event = guard.Event(state.epoch, state.batch, *self.stepper.where_not_finite(batch))
+        event = NonFinite(state.epoch, state.batch, *self.stepper.where_not_finite(batch))
         self.wrapped_optimizer.zero_grad()
-        self.log.nonfinite([*state.nonfinite, event.record()])
+        self.log.nonfinite([*state.nonfinite, event])
         try:
             guard.decide(event, self.task.config.on_nonfinite, state.num_in_a_row + 1)
         except ArithmeticError:
             state.num_in_a_row = 0
             self._save()
             raise
-        state.nonfinite.append(event.record())
+        state.nonfinite += (event,)
         state.num_in_a_row += 1
         if self.fabric.is_global_zero:
             warnings.warn(GradientExceptionWarning(f"finetune: skipped: {event}."), stacklevel=2)
@@ -184,8 +183,8 @@ class _Training:
         if state.nonfinite:
             note += f", {len(state.nonfinite)} steps skipped"
         last = state.history[-1]
-        if last["val_accuracy"] is not None:
-            note += f"; {last['held_out']} {100 * last['val_accuracy']:.1f} %"
+        if last.val_accuracy is not None:
+            note += f"; {last.held_out} {100 * last.val_accuracy:.1f} %"
         total = self.plan.num_images * self.task.config.epochs
         before = (state.epoch - 1) * self.plan.num_images
         self.progress("training images", before + done, total, f"epoch {state.epoch}: {note}")
@@ -213,7 +212,7 @@ class _Training:
         """Validate, note, keep the best, save; leave if told to."""
         state = self.state
         record = self._record(epoch)
-        state.history.append(record)
+        state.history += (record,)
         if epoch == 0 or self._is_best(record):
             state.best_epoch = epoch
             if self.fabric.is_global_zero:
@@ -227,18 +226,21 @@ class _Training:
         if total(self.fabric, torch.tensor([float(self.stop.number)]))[0]:
             self._leave()
 
-    def _record(self, epoch: int) -> dict[str, Any]:
-        state = self.state
-        record: dict[str, Any] = {"epoch": epoch, "train_loss": None, "train_accuracy": None}
-        if epoch and state.num_seen:
-            record["train_loss"] = state.loss_sum / state.num_seen
-            record["train_accuracy"] = state.num_right / state.num_seen
-        record |= {"val_loss": None, "val_accuracy": None, "held_out": None}
-        if self.task.held_out is not None:
-            record["val_loss"], record["val_accuracy"] = self._validate(self.task.held_out)
-            record["held_out"] = self.task.config.select_on
-        skipped = sum(event["epoch"] == epoch for event in state.nonfinite)
-        return {**record, "num_skipped": skipped, "time_s": state.epoch_s, "wait_s": state.wait_s}
+    def _record(self, epoch: int) -> Epoch:
+        state, held_out = self.state, self.task.held_out
+        seen = state.num_seen if epoch else 0
+        val_loss, val_accuracy = (None, None) if held_out is None else self._validate(held_out)
+        return Epoch(
+            epoch=epoch,
+            train_loss=state.loss_sum / seen if seen else None,
+            train_accuracy=state.num_right / seen if seen else None,
+            val_loss=val_loss,
+            val_accuracy=val_accuracy,
+            held_out=None if held_out is None else self.task.config.select_on,
+            num_skipped=sum(event.epoch == epoch for event in state.nonfinite),
+            time_s=state.epoch_s,
+            wait_s=state.wait_s,
+        )
 
     def _validate(self, images: Images) -> tuple[float, float]:
         found = validate(
@@ -251,17 +253,16 @@ class _Training:
             raise guard.spoilt_network(self.state.epoch if self.state.history else 0, *found.problem)
         return found.loss, found.accuracy
 
-    def _is_best(self, record: dict[str, Any]) -> bool:
-        """By loss or accuracy, then by the other; the last one where there is nothing to choose by."""
-        if record["val_accuracy"] is None:
-            return True
+    def _is_best(self, record: Epoch) -> bool:
+        """Compare loss or accuracy, then the other; without held-out images every epoch is better than the last."""
 
-        def merit(one: dict[str, Any]) -> tuple[float, float]:
-            by_loss = self.task.config.select_by == "loss"
-            loss, accuracy = -one["val_loss"], one["val_accuracy"]
-            return (loss, accuracy) if by_loss else (accuracy, loss)
+        def merit(one: Epoch) -> tuple[float, float]:
+            assert one.val_loss is not None
+            assert one.val_accuracy is not None
+            merits = -one.val_loss, one.val_accuracy
+            return merits if self.task.config.select_by == "loss" else merits[::-1]
 
-        return merit(record) > merit(self.state.best)
+        return self.task.held_out is None or merit(record) > merit(self.state.best)
 
     def _take_best(self) -> None:
         """The weights of the best epoch."""

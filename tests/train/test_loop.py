@@ -113,8 +113,7 @@ def test_interrupted_anywhere_it_ends_at_the_same_weights(uninterrupted, dataset
     assert_same(last_weights(whole.folder), last_weights(tmp_path / "torn"))
     assert_same(weights_of(whole.model), weights_of(torn.model))
     assert first.best_epoch == second.best_epoch
-    timed = ("time_s", "wait_s")
-    histories = [[{k: v for k, v in r.items() if k not in timed} for r in p.history] for p in (first, second)]
+    histories = [[replace(record, time_s=0, wait_s=0) for record in p.history] for p in (first, second)]
     assert histories[0] == histories[1]
     assert read_csv(whole.folder / "steps.csv") == read_csv(tmp_path / "torn" / "steps.csv")
 
@@ -152,8 +151,8 @@ def test_a_file_of_something_else_is_refused(dataset, tmp_path):
 def test_the_best_epoch_is_kept(dataset, tmp_path, by):
     task = task_on(dataset, tmp_path, config=replace(CONFIG, select_by=by, epochs=5, lr=0.2))
     progress = run(task)
-    key = {"loss": lambda r: -r["val_loss"], "accuracy": lambda r: (r["val_accuracy"], -r["val_loss"])}[by]
-    assert progress.best_epoch == max(progress.history, key=key)["epoch"]
+    key = {"loss": lambda r: -r.val_loss, "accuracy": lambda r: (r.val_accuracy, -r.val_loss)}[by]
+    assert progress.best_epoch == max(progress.history, key=key).epoch
     assert read_notes(tmp_path / BEST)["epoch"] == progress.best_epoch
     assert_same(weights_of(task.model), weights_of(load(tmp_path / BEST)))
 
@@ -168,15 +167,15 @@ def test_validation_is_the_mean_over_the_views(dataset, tmp_path):
         scores = model(images).unflatten(0, (2, -1)).mean(0)
     labels = torch.tensor([s.label for s in held_out])
     before = progress.history[0]
-    assert before["val_loss"] == pytest.approx(functional.cross_entropy(scores, labels).item(), rel=1e-5)
-    assert before["val_accuracy"] == pytest.approx((scores.argmax(-1) == labels).float().mean().item())
+    assert before.val_loss == pytest.approx(functional.cross_entropy(scores, labels).item(), rel=1e-5)
+    assert before.val_accuracy == pytest.approx((scores.argmax(-1) == labels).float().mean().item())
 
 
 def test_without_validation_the_last_epoch_counts(dataset, tmp_path):
     task = task_on(dataset, tmp_path, config=replace(CONFIG, val_share=0))
     progress = run(task)
     assert progress.best_epoch == CONFIG.epochs
-    assert progress.history[-1]["val_accuracy"] is None
+    assert progress.history[-1].val_accuracy is None
     last = last_weights(tmp_path)
     own = {f"model.{name}": value for name, value in weights_of(task.model).items()}
     assert_same(own, {name: last[name] for name in own})
@@ -226,7 +225,7 @@ def test_tensorboard_shows_every_step_and_epoch_once(dataset, tmp_path, steps):
     progress = run(task_on(dataset, tmp_path))
     assert list(points(tmp_path, "step/loss")) == list(range(9))
     found = points(tmp_path, "epoch/validation_loss")
-    assert [found[step] for step in (2, 5, 8)] == pytest.approx([r["val_loss"] for r in progress.history[1:]])
+    assert [found[step] for step in (2, 5, 8)] == pytest.approx([r.val_loss for r in progress.history[1:]])
     run(task_on(dataset, tmp_path), resume=False)
     assert list(points(tmp_path, "step/loss")) == list(range(9))
 
