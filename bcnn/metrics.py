@@ -152,13 +152,13 @@ class RunMetrics:
     time_s: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """As metrics.json has it."""
+        """The content of metrics.json."""
         content = _flat(self)
         return content if self.finetune else {n: value for n, value in content.items() if n != "finetune"}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> RunMetrics:
-        """The reverse."""
+        """The metrics from the content of metrics.json."""
         return read_as(cls, {**content, "test": None if content["accuracy"] is None else content})
 
 
@@ -174,7 +174,7 @@ class EvaluationMetrics:
     test: Measured
 
     def to_json(self) -> dict[str, Any]:
-        """As metrics.json has it."""
+        """The content of metrics.json."""
         return _flat(self)
 
 

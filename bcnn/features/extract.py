@@ -40,38 +40,31 @@ class Describer(Protocol):
     @property
     def preprocessing(self) -> Preprocessing:
         """How images are prepared for it."""
-        ...
 
     @property
     def descriptor_length(self) -> int:
         """Numbers per image."""
-        ...
 
     @property
     def branches(self) -> Iterable[nn.Module]:
         """What those that share them go through once."""
-        ...
 
     def maps(self, images: Tensor) -> Any:
         """What comes of the images, shared by all with the same branches."""
-        ...
 
     def describe_maps(self, maps: Any) -> Tensor:
         """Descriptors, shape (B, descriptor_length)."""
-        ...
 
     def to(self, device: Any) -> Any:
         """Moved to a device."""
-        ...
 
     def about(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What makes its descriptors what they are: configuration as JSON, and parameters."""
-        ...
 
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """How to go about it; only `flips` and `precision` change the result."""
+    """How images are described; only `flips` and `precision` change the result."""
 
     flips: bool = True
     precision: str = "float32"
@@ -91,7 +84,7 @@ class ExtractOptions:
 
 @dataclass(frozen=True)
 class Extracted:
-    """What came of it."""
+    """How many images were described, and which could not be read."""
 
     num_images: int  # in the dataset
     num_done: int  # described now, by all processes
@@ -99,7 +92,7 @@ class Extracted:
 
 
 def for_dataset(preprocessing: Preprocessing, dataset: Dataset) -> Preprocessing:
-    """As the dataset wants it: a crop from a larger square for aircraft."""
+    """The preprocessing that a dataset asks for: for aircraft, a crop from a larger square."""
     if dataset.resize_ratio == 1.0:
         return preprocessing
     return replace(preprocessing, resize_to=round(preprocessing.size * dataset.resize_ratio))
@@ -247,7 +240,7 @@ def _work(
 
 
 def batches(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of up to `size`."""
+    """Lists of at most `size` things, in order."""
     coming = iter(things)
     while some := list(islice(coming, size)):
         yield some

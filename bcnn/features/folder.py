@@ -65,7 +65,7 @@ def digest_of(samples: Sequence[Sample], classes: Sequence[str]) -> str:
 
 
 def digest_of_content(listing: str, fingerprints: Iterable[Sequence[int]]) -> str:
-    """Of the list and of what its files hold, however old they are."""
+    """A digest of the list and of the content of its files; their dates do not matter."""
     total = hashlib.sha256(listing.encode())
     for size, _, checksum in fingerprints:
         total.update(f"{size} {checksum}\n".encode())

@@ -25,16 +25,9 @@ def in_views(
     precision: str = "float32",
     device: str = "cpu",
 ) -> list[Tensor]:
-    """What a network computes from pictures: each of its results on the CPU, shape (images, views, ...).
+    """What a network computes from squares of pixels: each of its results on the CPU, shape (images, views, ...).
 
-    Args:
-        pictures: squares of pixels, as `Preprocessing.fit` makes them.
-        preprocessing: of the network.
-        network: takes the batch and returns results with one row per view. Its heads and scorers compute in float32,
-            whatever the precision.
-        flips: whether the mirror image of each picture is the second view.
-        precision: of the network, "float32" or "bf16".
-        device: of the network.
+    With `flips` the mirror image is a second view. Heads and scorers compute in float32, whatever the precision.
     """
     images = to_batch(pictures, preprocessing, device, flips=flips)
     with autocast(precision, device):

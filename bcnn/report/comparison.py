@@ -37,7 +37,7 @@ class Row:
     p: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """As a line of comparison.csv."""
+        """The row as a line of comparison.csv."""
         content = asdict(self)
         versions = content.pop("versions")
         return {**content, **versions}

@@ -49,7 +49,7 @@ class Row:
     versions: Mapping[str, str]
 
     def record(self) -> dict[str, Any]:
-        """As a line of comparison.csv."""
+        """The row as a line of comparison.csv."""
         content = asdict(self)
         versions = content.pop("versions")
         return {**content, **versions}

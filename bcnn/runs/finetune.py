@@ -158,7 +158,7 @@ def _try(model: BCNN, tuning: FinetuneConfig, num_classes: int) -> None:
 
 
 def _frozen(model: BCNN, tuning: FinetuneConfig) -> BCNN:
-    """The same, with the layers frozen that are to be."""
+    """Freeze the layers up to the one that the configuration names."""
     return model if tuning.freeze_until is None else model.freeze_until(tuning.freeze_until)
 
 

@@ -54,13 +54,7 @@ class Trained:
     predictions: list[Prediction]
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """A network with its scorer, and what is known of that."""
-
-    model: BCNN
-    about: FittedClassifier
-    time_s: dict[str, float]
+_Scored = tuple[BCNN, FittedClassifier, dict[str, float]]  # with its scorer, what is known of that, seconds
 
 
 def finish(
@@ -78,11 +72,11 @@ def finish(
     A network that comes with a scorer was trained with it, and keeps it: no classifier is fitted then.
     """
     scored = _trained(model) if model.scorer is not None else _fitted(preset, config, model, features, progress)
-    temperature = scored.about.temperature
-    tested, rows = test(scored.model, features), features.matrix(TEST).rows
+    whole, about, time_s = scored
+    tested, rows = test(whole, features), features.matrix(TEST).rows
     names = [features.entries[row].name for row in rows]
-    predictions = predictions_of(tested.scores / temperature, names, dataset.classes, tested.labels)
-    evaluation = tested.evaluation(temperature)
+    predictions = predictions_of(tested.scores / about.temperature, names, dataset.classes, tested.labels)
+    evaluation = tested.evaluation(about.temperature)
     metrics = RunMetrics(
         preset=preset,
         dataset=dataset.name,
@@ -99,20 +93,20 @@ def finish(
         finetune=finetuned,
         num_train=len(features.matrix(TRAIN).rows),
         test=measured(evaluation, dataset.classes) if evaluation else None,
-        classifier=scored.about,
-        time_s={"describe": features.time_s, **scored.time_s},
+        classifier=about,
+        time_s={"describe": features.time_s, **time_s},
     )
     notes = Notes(
         classes=dataset.classes,
-        temperature=temperature,
-        calibrated=scored.about.calibrated,
+        temperature=about.temperature,
+        calibrated=about.calibrated,
         flips=config.flips,
         precision=config.precision,
         dataset=dataset.name,
         accuracy=evaluation.accuracy if evaluation else None,
         config=metrics.config,
     )
-    save(scored.model, folder / MODEL, notes=asdict(notes))
+    save(whole, folder / MODEL, notes=asdict(notes))
     write_results(folder, metrics, predictions, evaluation, dataset)
     return Trained(preset, folder, metrics, predictions)
 
@@ -132,7 +126,7 @@ def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, pro
     )
     spent = {"fit": time.perf_counter() - start, **{f"fit: {stage}": s for stage, s in fitted.time_s.items()}}
     about = read_as(FittedClassifier, {**vars(fitted), "untrained": [classes[i] for i in fitted.absent]})
-    return _Scored(with_scorer(model, len(classes), fitted.weight, fitted.bias), about, spent)
+    return with_scorer(model, len(classes), fitted.weight, fitted.bias), about, spent
 
 
 def _trained(model: BCNN) -> _Scored:
@@ -141,7 +135,7 @@ def _trained(model: BCNN) -> _Scored:
         kind=model.config.scorer, C=None, converged=True, gap=None, num_iters=None, temperature=1.0,
         calibrated=False, cv_accuracy=None,
     )  # fmt: skip
-    return _Scored(model, about, {"fit": 0.0})
+    return model, about, {"fit": 0.0}
 
 
 @torch.inference_mode()

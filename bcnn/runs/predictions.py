@@ -32,7 +32,7 @@ def predictions_of(
 
 
 def to_record(prediction: Prediction) -> dict[str, Any]:
-    """As JSON."""
+    """A prediction as JSON."""
     record: dict[str, Any] = {"image": text_of(prediction.name)}
     if prediction.truth is not None:
         record["truth"] = prediction.truth
@@ -41,7 +41,7 @@ def to_record(prediction: Prediction) -> dict[str, Any]:
 
 
 def to_csv(predictions: Sequence[Prediction], *, top: int = TOP) -> str:
-    """A line an image: name, truth if known, then classes and probabilities."""
+    """One line per image: name, truth if known, then classes and probabilities."""
     known = any(prediction.truth is not None for prediction in predictions)
     top = max((min(top, len(prediction.top)) for prediction in predictions), default=0)
     text = io.StringIO()
@@ -55,7 +55,7 @@ def to_csv(predictions: Sequence[Prediction], *, top: int = TOP) -> str:
 
 
 def write_predictions(predictions: Sequence[Prediction], path: Path) -> None:
-    """As CSV."""
+    """Write predictions to a CSV file."""
     with written_whole(path) as temporary:
         temporary.write_text(to_csv(predictions), encoding="utf-8")
 

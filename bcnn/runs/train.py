@@ -129,11 +129,7 @@ def check_trainable(dataset: Dataset, spec: str) -> None:
 def claim(config: RunConfig, dataset: Dataset, out: Path, *, begun: tuple[str, ...] = ()) -> None:
     """Make the run folder, or make sure that results which are there are of the same run: none are lost.
 
-    Args:
-        config: the run.
-        dataset: its images.
-        out: the run folder.
-        begun: names of files that make a run worth keeping besides metrics.json.
+    A folder with a file of `begun` holds results, as one with metrics.json does.
     """
     path = out / "config.yaml"
     places = (out, *sorted(out.glob("*/")))

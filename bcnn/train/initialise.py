@@ -25,15 +25,9 @@ def initialise(
     team: Team,
     progress: Progress,
 ) -> BCNN:
-    """A copy of the network with a scorer that starts from a logistic regression on its own descriptors.
+    """A copy of the network with a scorer that starts from a logistic regression with C = `c` on its own descriptors.
 
-    Args:
-        model: without a scorer.
-        features: its descriptors.
-        names: the images to fit to; those for validation are not among them.
-        c: the C of the logistic regression.
-        team: whose leader computes it for all.
-        progress: hears of the logistic regression.
+    It is fitted to the images of these names, which are not held out, by the leader of the team for all processes.
     """
     start = with_scorer(copy.deepcopy(model), len(features.classes))
     if not start.scorer.can_start:  # type: ignore[union-attr]

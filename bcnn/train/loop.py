@@ -129,7 +129,7 @@ class _Training:
         return Batch(len(batch), count > 0, in_parts(own, self.task.batch))
 
     def _one_step(self, batch: Batch, values: Iterator[Tensor]) -> bool:
-        """Whether to leave after it."""
+        """Make one step; returns whether the training has been told to stop."""
         state, config = self.state, self.task.config
         lr = learning_rate(config, state.epoch - 1 + (state.batch + 0.5) / self.plan.num_batches)
         set_learning_rate(self.optimizer, lr)

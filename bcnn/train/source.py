@@ -31,7 +31,6 @@ class Source(Protocol):
 
     def batches(self, items: Sequence[Item], sizes: Sequence[int]) -> Iterator[Tensor]:
         """Input for so many images at a time."""
-        ...
 
 
 class Pixels:
@@ -143,13 +142,6 @@ def store_maps(
     model: BCNN, dataset: Dataset, layer: str, folder: Path, options: ExtractOptions, *, team: Team, progress: Progress
 ) -> tuple[int, ...]:
     """Write the output of a frozen layer for every image, unless it is there; returns the shape of one image's."""
-    stage = Stage(model, layer)
-    extract(
-        dataset,
-        {folder: stage},
-        options,
-        team=team,
-        progress=progress,
-        stage="storing the output of frozen layers, images",
-    )
-    return stage.shape
+    layers, stage = Stage(model, layer), "storing the output of frozen layers, images"
+    extract(dataset, {folder: layers}, options, team=team, progress=progress, stage=stage)
+    return layers.shape

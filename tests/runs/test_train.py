@@ -106,7 +106,7 @@ def test_evaluate_finds_the_same_accuracy_and_knows_its_classes(run, tmp_path, p
     with pytest.raises(ValueError, match="new or of the same images"):
         predicting.evaluate(recognizer, str(some), tmp_path / "e")
     part = predicting.evaluate(recognizer, str(some), tmp_path / "part")
-    assert part["num_test"] == 4
+    assert part.test.num_test == 4
     (some / "test" / "class_0").rename(some / "test" / "heron")
     (some / "train" / "class_0").rename(some / "train" / "heron")
     with pytest.raises(ValueError, match="1 others, such as 'heron'; it knows 'class_0' and 2 more"):
