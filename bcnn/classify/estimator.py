@@ -95,7 +95,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         if are_images(X):
             images, labels = list(X), np.asarray(y)
             if labels.shape != (len(images),):
-                raise ValueError(f"Classifier: expected a label an image, got {len(images)} and {labels.shape}.")
+                raise ValueError(f"Classifier: expected one label per image, got {len(images)} and {labels.shape}.")
             self.model_: BCNN | None = self._build(seed)
             features, groups = self._describe(images)
             self.n_features_in_ = features.shape[1]
@@ -107,7 +107,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         if weights is not None and weights.shape != labels.shape:
             raise ValueError(
-                f"Classifier: expected a sample weight a label, got shape {weights.shape} and {len(labels)} labels."
+                f"Classifier: expected one sample weight per label, got shape {weights.shape} and {len(labels)} labels."
             )
         self.classes_, own = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:

@@ -156,7 +156,7 @@ def _checked_weights(sample_weight: Any, n: int) -> tuple[Tensor | None, slice |
         return None, slice(None)
     given = torch.tensor(np.asarray(sample_weight, dtype=np.float64))
     if given.shape != (n,):
-        raise ValueError(f"fit_classifier: expected a sample weight a row, {n} rows, got shape {tuple(given.shape)}.")
+        raise ValueError(f"fit_classifier: expected a sample weight per row, {n} rows, got shape {tuple(given.shape)}.")
     wrong = (~(given.isfinite() & (given >= 0))).nonzero()[:, 0]
     if len(wrong):
         row = int(wrong[0])

@@ -69,7 +69,7 @@ class ExtractOptions:
     flips: bool = True
     precision: str = "float32"
     batch: int = 4  # images at a time, their flipped copies not counted
-    chunk: int = 32  # images a file
+    chunk: int = 32  # images per file
     workers: int = 2  # threads that decode
     strict: bool = False  # stop at an image that cannot be read
     device: str = "cpu"

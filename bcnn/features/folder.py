@@ -41,7 +41,7 @@ class FeaturesConfig:
     num_features: int
     views: tuple[str, ...] = VIEWS
     precision: str = "float32"  # of the network; descriptors are float32
-    chunk: int = 32  # images a file
+    chunk: int = 32  # images per file
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Features:
 
 
 class FeatureRows:
-    """Descriptors of a split: one row a view, an image's views next to each other; see `classify.gram.FeatureMatrix`.
+    """Descriptors of a split: one row per view, an image's views next to each other; see `classify.gram.FeatureMatrix`.
 
     Attributes:
         shape: rows and columns.
