@@ -27,3 +27,13 @@ def at_stage(progress: Progress, stage: str) -> Callable[[int, int], None]:
         images: 3 of 8
     """
     return partial(progress, stage)
+
+
+def within(progress: Progress, whole: str) -> Progress:
+    """The same for work that is a part of something larger: the stages bear the name of the whole in front.
+
+    Example:
+        >>> within(lambda stage, done, total, note="": print(f"{stage}, {done} of {total}"), "bcnn: ")("gram", 3, 8)
+        bcnn: gram, 3 of 8
+    """
+    return lambda stage, done, total, note="": progress(f"{whole}{stage}", done, total, note)

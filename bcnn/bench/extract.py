@@ -24,9 +24,10 @@ from torch import Tensor
 
 from ..data.contract import Dataset, Sample
 from ..data.spec import load_dataset
-from ..features.extract import ExtractOptions, decoded, extract, for_dataset, to_batch
+from ..features.extract import ExtractOptions, decoded, extract, for_dataset
 from ..files import write_csv
 from ..models.bcnn import BCNN, build_model
+from ..models.views import to_batch
 from ..progress import Progress, silent
 from ..report.tables import Column, Layout
 from .contract import Benchmark, option

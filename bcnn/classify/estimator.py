@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from ..data.preprocess import open_image
+from ..models.views import in_views
 from . import CLASSIFIERS
 from .fit import fit_classifier
 from .flip import average_views
@@ -94,7 +95,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         if are_images(X):
             images, labels = list(X), np.asarray(y)
             if labels.shape != (len(images),):
-                raise ValueError(f"Classifier: expected a label an image, got {len(images)} and {labels.shape}.")
+                raise ValueError(f"Classifier: expected one label per image, got {len(images)} and {labels.shape}.")
             self.model_: BCNN | None = self._build(seed)
             features, groups = self._describe(images)
             self.n_features_in_ = features.shape[1]
@@ -106,7 +107,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         if weights is not None and weights.shape != labels.shape:
             raise ValueError(
-                f"Classifier: expected a sample weight a label, got shape {weights.shape} and {len(labels)} labels."
+                f"Classifier: expected one sample weight per label, got shape {weights.shape} and {len(labels)} labels."
             )
         self.classes_, own = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -155,16 +156,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
             torch.manual_seed(seed)
             return build_model(self.preset, backbone=self.backbone, weights=self.weights, size=self.size)
 
-    @torch.inference_mode()
     def _describe(self, images: list[Any]) -> tuple[Array, Array]:
         """Descriptors of all views, and the image each belongs to."""
-        assert self.model_ is not None
+        model = self.model_
+        assert model is not None
         blocks = []
         for start in range(0, len(images), self.batch_size):
-            batch = [open_any(image) for image in images[start : start + self.batch_size]]
-            pixels = torch.stack([self.model_.preprocessing(image) for image in batch])
-            views = [pixels, pixels.flip(-1)] if self.flips else [pixels]
-            blocks.append(torch.stack([self.model_.describe(view) for view in views], 1).flatten(0, 1).numpy())
+            batch = images[start : start + self.batch_size]
+            pictures = [np.asarray(model.preprocessing.fit(open_any(image))) for image in batch]
+            (found,) = in_views(pictures, model.preprocessing, lambda x: [model.describe(x)], flips=self.flips)
+            blocks.append(found.flatten(0, 1).numpy())
         return np.concatenate(blocks), np.repeat(np.arange(len(images)), 1 + self.flips)
 
 

@@ -77,7 +77,7 @@ def score_rows(rows: Rows, score: Callable[[Any], Tensor], num_classes: int, *, 
     """Scores of images, by their views.
 
     Args:
-        rows: one a view; without any, there are no images.
+        rows: one per view; without any, there are no images.
         score: from features (n, d) to scores (n, k), such as `LinearClassifier.scores`.
         num_classes: k.
         opened: as of `fit_and_test`.

@@ -6,10 +6,10 @@ Paper: Sec. 3.2, one-vs-rest linear SVMs, C = 1, on l2-normalised features, imag
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ def fit_classifier(
     rescale: str = "none",
     folds: int = 5,
     seed: int = 0,
-    tick: Callable[[str, int, int], None] = silent,
+    progress: Progress = silent,
 ) -> LinearClassifier:
     """Train a classifier of `CLASSIFIERS`, and measure by cross-validation how sure its scores are.
 
@@ -86,7 +86,7 @@ def fit_classifier(
             calibration comes after it.
         folds: of the cross-validation; a class of fewer groups is held out group by group, of one never.
         seed: of the folds.
-        tick: hears (stage, done, total) of "gram", "train", "calibrate", "weights".
+        progress: hears of the stages "gram", "train", "calibrate", "weights".
 
     Raises: ValueError for features that are not finite, labels out of range, fewer than two classes with samples.
     """
@@ -94,7 +94,7 @@ def fit_classifier(
         raise unknown_name("fit_classifier", "classifier", kind, CLASSIFIERS)
     if rescale not in RESCALES:
         raise unknown_name("fit_classifier", "rescale", rescale, RESCALES)
-    matrix, progress = as_matrix(matrix), cast(Progress, tick)  # no stage has a note: three arguments will do
+    matrix = as_matrix(matrix)
     given = _checked_labels(labels, matrix.shape[0], num_classes)
     groups = _checked_groups(groups, len(given))
     weights, counted = _checked_weights(sample_weight, len(given))
@@ -156,7 +156,7 @@ def _checked_weights(sample_weight: Any, n: int) -> tuple[Tensor | None, slice |
         return None, slice(None)
     given = torch.tensor(np.asarray(sample_weight, dtype=np.float64))
     if given.shape != (n,):
-        raise ValueError(f"fit_classifier: expected a sample weight a row, {n} rows, got shape {tuple(given.shape)}.")
+        raise ValueError(f"fit_classifier: expected a sample weight per row, {n} rows, got shape {tuple(given.shape)}.")
     wrong = (~(given.isfinite() & (given >= 0))).nonzero()[:, 0]
     if len(wrong):
         row = int(wrong[0])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from ..metrics import METRICS, RunMetrics, read
 from .common import make_console
 
 
@@ -29,14 +29,13 @@ def compare(
         console.print(f"Written: {out}", markup=False, soft_wrap=True)
 
 
-def _metrics(runs: Iterable[Path]) -> Iterable[dict[str, Any]]:
-    """Of each folder, or of the presets in it."""
+def _metrics(runs: Iterable[Path]) -> Iterator[RunMetrics]:
+    """The metrics of every folder, or of the presets in it."""
     for run in runs:
-        paths = [run / "metrics.json"] if (run / "metrics.json").exists() else sorted(run.glob("*/metrics.json"))
+        paths = [run / METRICS] if (run / METRICS).exists() else sorted(run.glob(f"*/{METRICS}"))
         if not paths:
             raise FileNotFoundError(
                 f"compare: expected finished run folders, got {run}, which has no metrics.json; finish it "
                 "by giving the command that began it again."
             )
-        for path in paths:
-            yield json.loads(path.read_text())
+        yield from map(read, paths)

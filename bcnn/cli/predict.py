@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from ..options import pick
-from ..progress import at_stage
 from ..runs.config import RunConfig
 from .common import device as check_device
 from .common import make_console
@@ -48,7 +47,7 @@ def predict(
     paths = work.find_images(_from_stdin(images))
     found, broken = [], []
     with progress_bars(show=len(paths) > options["batch"] and sys.stderr.isatty()) as progress:
-        for result in work.predict(recognizer, paths, at_stage(progress, "looking at images")):
+        for result in work.predict(recognizer, paths, progress):
             if isinstance(result, OSError):
                 if strict:
                     raise result
@@ -85,15 +84,15 @@ def evaluate(
     recognizer = work.open_run(run, **{**options, "device": check_device(options["device"])})
     place = out or (run if run.is_dir() else run.parent) / f"evaluate_{_file_name(spec)}_{split}"
     with progress_bars() as progress:
-        metrics = work.evaluate(recognizer, spec, place, split=split, tick=at_stage(progress, "looking at images"))
+        metrics = work.evaluate(recognizer, spec, place, split=split, progress=progress)
     console = make_console()
-    broken = metrics["broken"]
+    test, broken = metrics.test, metrics.broken
     if broken:
-        text = describe_broken(broken, metrics["num_test"] + len(broken))
+        text = describe_broken(broken, test.num_test + len(broken))
         console.print(text, style="yellow", markup=False, soft_wrap=True)
     console.print(
-        f"accuracy {percent(metrics['accuracy'])} % ({interval(*metrics['interval95'])}) on {metrics['num_test']} "
-        f"images of {metrics['dataset']} ({split}). Written: {place}",
+        f"accuracy {percent(test.accuracy)} % ({interval(*test.interval95)}) on {test.num_test} "
+        f"images of {metrics.dataset} ({split}). Written: {place}",
         markup=False, soft_wrap=True,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,11 @@ from .common import device as check_device
 from .common import download_report, is_typed, quiet_console
 from .options import Config, given, with_options
 from .progress import progress_bars
+
+if TYPE_CHECKING:
+    from ..features.extract import Extracted
+    from ..metrics import FineTuned
+    from ..runs.finish import Trained
 
 # What describing the images has to know.
 EXTRACT = {
@@ -51,8 +56,8 @@ def extract(
     dataset = load_dataset(chosen.spec)
     with progress_bars(show=team.leads) as progress:
         models = networks(chosen, dataset, report=download_report())
-        fit_all(models, dataset.of(TRAIN), out, chosen.extraction, team=team, tick=progress)
-        places, done = describe(chosen, dataset, models, out, team=team, tick=progress)
+        fit_all(models, dataset.of(TRAIN), out, chosen.extraction, team=team, progress=progress)
+        places, done = describe(chosen, dataset, models, out, team=team, progress=progress)
     console = quiet_console(team.leads)
     before = done.num_images - done.num_done
     console.print(f"{done.num_images} images, {before} of them described before.")
@@ -90,41 +95,42 @@ def train(
         from ..features.folder import describe_broken
 
         console.print(describe_broken(done.broken, done.num_images), style="yellow", markup=False, soft_wrap=True)
-    tested = [r for r in runs if r.metrics["accuracy"] is not None]
+    tested = [result for result in runs if result.metrics.test is not None]
     if len(tested) > 1:
         console.print(_comparison(tested, tuned))
     for result in runs:
         console.print(_summary(result), markup=False, soft_wrap=True)
-        if "finetune" in result.metrics:
-            console.print(f"  {result.metrics['finetune']['memory']}", markup=False, soft_wrap=True, style="dim")
+        if result.metrics.finetune is not None:
+            console.print(f"  {result.metrics.finetune.memory}", markup=False, soft_wrap=True, style="dim")
 
 
-def _run_frozen(chosen: Any, place: Path) -> tuple[Any, Any, bool]:
-    """The run; returns results, what came of describing, and whether this process speaks."""
+def _run_frozen(chosen: RunConfig, place: Path) -> tuple[list[Trained], Extracted, bool]:
+    """Run without fine-tuning; returns the results, a summary of the images, and whether this process prints them."""
     from ..features.team import join, leave
     from ..runs.train import train as run
 
     team = join()
     with progress_bars(show=team.leads) as progress:
-        runs, done = run(chosen, place, team=team, tick=progress, report=download_report())
+        runs, done = run(chosen, place, team=team, progress=progress, report=download_report())
     leave()
     return runs, done, team.leads
 
 
-def _run_tuned(chosen: Any, place: Path, *, resume: bool) -> tuple[Any, Any, bool]:
-    """Likewise, with fine-tuning."""
+def _run_tuned(chosen: RunConfig, place: Path, *, resume: bool) -> tuple[list[Trained], Extracted, bool]:
+    """Run with fine-tuning; returns the same."""
     from ..features.team import join, leave
     from ..runs.finetune import finetune
     from ..train.engine import start
     from ..train.signals import Interrupted
 
     tuning = chosen.finetune
+    assert tuning is not None
     fabric = start(devices=tuning.devices, nodes=tuning.nodes, precision=chosen.precision, device=chosen.device)
     team = join()
     try:
         with progress_bars(show=team.leads) as progress, team.together():
             runs, done = finetune(
-                chosen, place, fabric, resume=resume, team=team, tick=progress, report=download_report()
+                chosen, place, fabric, resume=resume, team=team, progress=progress, report=download_report()
             )
     except Interrupted:
         if team.leads:
@@ -139,7 +145,7 @@ def _run_tuned(chosen: Any, place: Path, *, resume: bool) -> tuple[Any, Any, boo
     return runs, done, team.leads
 
 
-def _comparison(runs: Any, finetune: bool) -> Any:
+def _comparison(runs: list[Trained], finetune: bool) -> Any:
     from ..report import comparison
     from ..report import finetune as before_after
 
@@ -181,39 +187,36 @@ def _avoid_broken_bfloat16(precision: str) -> None:
         avoid_broken_amx()
 
 
-def _summary(result: Any) -> str:
+def _summary(result: Trained) -> str:
     from ..data.contract import shown
     from ..report.tables import interval, percent
 
-    metrics = result.metrics
-    if metrics["accuracy"] is None:
-        text = f"{result.preset}: no test images"
-        if metrics["classifier"]["cv_accuracy"] is not None:
-            text += f"; {100 * metrics['classifier']['cv_accuracy']:.1f} % in cross-validation"
+    test, classifier, tuned = result.metrics.test, result.metrics.classifier, result.metrics.finetune
+    if test is not None:
+        share = f"accuracy {percent(test.accuracy)} % ({interval(*test.interval95)})"
+        text = f"{result.preset}: {share} on {test.num_test} test images"
     else:
-        text = (
-            f"{result.preset}: accuracy {percent(metrics['accuracy'])} % ({interval(*metrics['interval95'])}) "
-            f"on {metrics['num_test']} test images"
-        )
-    if "finetune" in metrics:
-        text += f", {_tuned(metrics['finetune'])}"
-    if not metrics["classifier"]["converged"]:
+        text = f"{result.preset}: no test images"
+        if classifier.cv_accuracy is not None:
+            text += f"; {100 * classifier.cv_accuracy:.1f} % in cross-validation"
+    if tuned is not None:
+        text += f", {_tuned(tuned)}"
+    if not classifier.converged:
         text += "; the classifier has NOT converged, see metrics.json"
-    untrained = metrics["classifier"]["untrained"]
-    if untrained:
-        text += f"; {len(untrained)} classes had no image that could be read and are never predicted, such as "
-        text += shown(untrained[0])
+    if classifier.untrained:
+        count, first = len(classifier.untrained), shown(classifier.untrained[0])
+        text += f"; {count} classes had no image that could be read and are never predicted, such as {first}"
     return f"{text}. Written: {result.folder}"
 
 
-def _tuned(tuned: dict[str, Any]) -> str:
+def _tuned(tuned: FineTuned) -> str:
     """What fine-tuning did, in a few words; a choice on the test split is said aloud."""
-    chosen = "THE TEST SPLIT" if tuned["selected_on"] == "test" else tuned["selected_on"]
-    text = f"fine-tuned, epoch {tuned['best_epoch']} of {tuned['epochs']}, chosen on {chosen}"
-    if tuned["before"]["accuracy"] is not None:
-        text += f"; before {100 * tuned['before']['accuracy']:.1f} %"
-    if tuned["num_skipped"]:
-        text += f"; {tuned['num_skipped']} STEPS SKIPPED, not finite: see nonfinite.csv"
-    if tuned["num_gradient_exceptions"]:
-        text += f"; {tuned['num_gradient_exceptions']} matrices with infinite or NaN gradients"
+    chosen = "THE TEST SPLIT" if tuned.selected_on == "test" else tuned.selected_on
+    text = f"fine-tuned, epoch {tuned.best_epoch} of {tuned.epochs}, chosen on {chosen}"
+    if tuned.before.accuracy is not None:
+        text += f"; before {100 * tuned.before.accuracy:.1f} %"
+    if tuned.num_skipped:
+        text += f"; {tuned.num_skipped} STEPS SKIPPED, not finite: see nonfinite.csv"
+    if tuned.num_gradient_exceptions:
+        text += f"; {tuned.num_gradient_exceptions} matrices with infinite or NaN gradients"
     return text

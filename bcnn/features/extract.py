@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,14 +23,15 @@ from torch import Tensor, nn
 
 from ..data.contract import Dataset, Sample, shown
 from ..data.preprocess import Preprocessing
+from ..models.views import in_views
 from ..models.weights.cache import digest_of as digest_of_tensors
+from ..progress import Progress, at_stage, silent
 from . import folder as store
 from .folder import FeaturesConfig
 from .team import Team
 
 T = TypeVar("T")
 PRECISIONS = ("float32", "bf16")
-Tick = Callable[[int, int], None]  # images done, images in all
 
 
 class Describer(Protocol):
@@ -40,43 +40,36 @@ class Describer(Protocol):
     @property
     def preprocessing(self) -> Preprocessing:
         """How images are prepared for it."""
-        ...
 
     @property
     def descriptor_length(self) -> int:
         """Numbers per image."""
-        ...
 
     @property
     def branches(self) -> Iterable[nn.Module]:
         """What those that share them go through once."""
-        ...
 
     def maps(self, images: Tensor) -> Any:
         """What comes of the images, shared by all with the same branches."""
-        ...
 
     def describe_maps(self, maps: Any) -> Tensor:
         """Descriptors, shape (B, descriptor_length)."""
-        ...
 
     def to(self, device: Any) -> Any:
         """Moved to a device."""
-        ...
 
     def about(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What makes its descriptors what they are: configuration as JSON, and parameters."""
-        ...
 
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """How to go about it; only `flips` and `precision` change the result."""
+    """How images are described; only `flips` and `precision` change the result."""
 
     flips: bool = True
     precision: str = "float32"
     batch: int = 4  # images at a time, their flipped copies not counted
-    chunk: int = 32  # images a file
+    chunk: int = 32  # images per file
     workers: int = 2  # threads that decode
     strict: bool = False  # stop at an image that cannot be read
     device: str = "cpu"
@@ -91,7 +84,7 @@ class ExtractOptions:
 
 @dataclass(frozen=True)
 class Extracted:
-    """What came of it."""
+    """How many images were described, and which could not be read."""
 
     num_images: int  # in the dataset
     num_done: int  # described now, by all processes
@@ -99,7 +92,7 @@ class Extracted:
 
 
 def for_dataset(preprocessing: Preprocessing, dataset: Dataset) -> Preprocessing:
-    """As the dataset wants it: a crop from a larger square for aircraft."""
+    """The preprocessing that a dataset asks for: for aircraft, a crop from a larger square."""
     if dataset.resize_ratio == 1.0:
         return preprocessing
     return replace(preprocessing, resize_to=round(preprocessing.size * dataset.resize_ratio))
@@ -111,7 +104,9 @@ def extract(
     options: ExtractOptions | None = None,
     *,
     team: Team | None = None,
-    tick: Tick = lambda done, total: None,
+    progress: Progress = silent,
+    stage: str = "describing images",
+    tick: Callable[[int, int], None] | None = None,
 ) -> Extracted:
     """Describe every image of a dataset; what a folder has already is not done again.
 
@@ -121,13 +116,15 @@ def extract(
             (`with_head`), and an image goes through the backbone once for all of them.
         options: how.
         team: the processes that share the work.
-        tick: hears of progress.
+        progress: hears how many images are done.
+        stage: what it calls this work.
+        tick: hears the same without the stage, in the place of `progress`.
     """
     options, team = options or ExtractOptions(), team or Team()
     _check_models(models)
     samples = store.listed(dataset)
     todo = team.lead(lambda: _begin(dataset, samples, models, options))
-    _work(samples, todo[team.rank :: team.size], models, options, tick)
+    _work(samples, todo[team.rank :: team.size], models, options, tick or at_stage(progress, stage))
     team.wait()
     count = sum(len(range(number * options.chunk, min(len(samples), (number + 1) * options.chunk))) for number in todo)
     broken = store.Features(next(iter(models))).broken if team.leads else {}
@@ -212,7 +209,7 @@ def _work(
     todo: Sequence[int],
     models: Mapping[Path, Describer],
     options: ExtractOptions,
-    tick: Tick,
+    tell: Callable[[int, int], None],
 ) -> None:
     first = next(iter(models.values()))
     for model in models.values():
@@ -220,7 +217,7 @@ def _work(
     chunks = [range(n * options.chunk, min(len(samples), (n + 1) * options.chunk)) for n in todo]
     total = sum(len(chunk) for chunk in chunks)
     done = 0
-    tick(done, total)
+    tell(done, total)
     pictures = decoded([samples[row] for chunk in chunks for row in chunk], first.preprocessing, options)
     for number, chunk in zip(todo, chunks, strict=True):
         start = time.perf_counter()
@@ -232,10 +229,10 @@ def _work(
             good = {row: picture for row, picture in some if not isinstance(picture, OSError)}
             broken |= {row: unless_strict(picture, options) for row, picture in some if isinstance(picture, OSError)}
             if good:
-                parts.append(_describe(list(good.values()), models, options))
+                parts.append(_describe(list(good.values()), list(models.values()), options))
             rows += good
             done += len(some)
-            tick(done, total)
+            tell(done, total)
         for i, (folder, model) in enumerate(models.items()):
             features = torch.cat([part[i] for part in parts]) if parts else _nothing(model, options)
             taken = time.perf_counter() - start
@@ -243,7 +240,7 @@ def _work(
 
 
 def batches(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of up to `size`."""
+    """Lists of at most `size` things, in order."""
     coming = iter(things)
     while some := list(islice(coming, size)):
         yield some
@@ -254,6 +251,19 @@ def unless_strict(error: OSError, options: ExtractOptions) -> str:
     if options.strict:
         raise error
     return str(error)
+
+
+def _describe(pictures: Sequence[numpy.ndarray], models: Sequence[Describer], options: ExtractOptions) -> list[Tensor]:
+    """Descriptors of a batch, shape (images, views, d), one tensor per model."""
+
+    def describe(images: Tensor) -> list[Tensor]:
+        maps = models[0].maps(images)
+        return [model.describe_maps(maps) for model in models]
+
+    return in_views(
+        pictures, models[0].preprocessing, describe,
+        flips=options.flips, precision=options.precision, device=options.device,
+    )  # fmt: skip
 
 
 def _nothing(model: Describer, options: ExtractOptions) -> Tensor:
@@ -285,39 +295,3 @@ def decoded(
             yield waiting.popleft().result()
     finally:
         threads.shutdown(wait=False, cancel_futures=True)  # nobody waits for pictures that nobody wants
-
-
-@torch.inference_mode()
-def _describe(
-    pictures: Sequence[numpy.ndarray], models: Mapping[Path, Describer], options: ExtractOptions
-) -> list[Tensor]:
-    """Descriptors of a batch, shape (images, views, d), one tensor a model."""
-    first = next(iter(models.values()))
-    images = to_batch(pictures, first.preprocessing, options.device, flips=options.flips)
-    with autocast(options.precision, options.device):
-        maps = first.maps(images)
-    views = 2 if options.flips else 1
-    found = []
-    for model in models.values():
-        descriptors = model.describe_maps(maps).unflatten(0, (views, len(pictures))).transpose(0, 1)
-        found.append(descriptors.cpu().contiguous())
-    return found
-
-
-def to_batch(
-    pictures: Sequence[numpy.ndarray], preprocessing: Preprocessing, device: str = "cpu", *, flips: bool = False
-) -> Tensor:
-    """Pixels as the network takes them, shape (B, 3, H, W), laid out channels last; values as `Preprocessing` gives.
-
-    With `flips` all mirrored pictures follow, shape (2B, 3, H, W): turned as bytes, which are quickly moved.
-    """
-    views = [*pictures, *(picture[:, ::-1] for picture in pictures)] if flips else pictures
-    pixels = torch.from_numpy(numpy.stack(views)).to(device)  # (B, H, W, 3)
-    return preprocessing.to_values(pixels).movedim(-1, 1)
-
-
-def autocast(precision: str, device: str) -> torch.autocast | nullcontext[None]:
-    """The network in bfloat16 where that is wanted; heads look after themselves."""
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)

@@ -14,9 +14,13 @@ from torch import nn
 from ..data.contract import Sample
 from ..files import write_tensors
 from ..models.bcnn import BCNN
+from ..models.views import autocast, to_batch
 from ..models.weights.cache import digest_of
 from ..parts.fitting import inputs_of, parts_to_fit
-from .extract import ExtractOptions, Tick, autocast, batches, decoded, to_batch
+from ..progress import Progress, silent
+from .extract import ExtractOptions, batches, decoded
+
+STAGE = "fitting parts, images"
 
 
 def fit_parts(
@@ -24,7 +28,7 @@ def fit_parts(
     samples: Sequence[Sample],
     options: ExtractOptions | None = None,
     *,
-    tick: Tick = lambda done, total: None,
+    progress: Progress = silent,
 ) -> BCNN:
     """Fit every part that needs it, in the order in which images go through them; the same network comes back.
 
@@ -32,7 +36,7 @@ def fit_parts(
         model: with parts to fit, or without.
         samples: training images, none of those that are held out; one that cannot be read is left out.
         options: how images are decoded, and where the network works.
-        tick: hears how many images a part has seen, of how many.
+        progress: hears how many images a part has seen.
     """
     options = options or ExtractOptions()
     todo = parts_to_fit(model)
@@ -40,12 +44,12 @@ def fit_parts(
         raise ValueError(f"fit_parts: expected training images for {todo[0][0]}, got none.")
     model.to(options.device)
     for _, part in todo:
-        part.fit(lambda part=part: _inputs(model, part, samples, options, tick))  # type: ignore[misc]
+        part.fit(lambda part=part: _inputs(model, part, samples, options, progress))  # type: ignore[misc]
     return model
 
 
 def _inputs(
-    model: BCNN, part: nn.Module, samples: Sequence[Sample], options: ExtractOptions, tick: Tick
+    model: BCNN, part: nn.Module, samples: Sequence[Sample], options: ExtractOptions, progress: Progress
 ) -> Iterator[tuple[Any, ...]]:
     """What the part is given, batch after batch; images as they are, not mirrored."""
     done = 0
@@ -56,10 +60,12 @@ def _inputs(
             images = to_batch(pictures, model.preprocessing, options.device)
             with autocast(options.precision, options.device):
                 yield inputs_of(part, lambda images=images: model(images))  # type: ignore[misc]
-        tick(done, len(samples))
+        progress(STAGE, done, len(samples))
 
 
-def fit_or_read(model: BCNN, samples: Sequence[Sample], path: Path, options: ExtractOptions, *, tick: Tick) -> BCNN:
+def fit_or_read(
+    model: BCNN, samples: Sequence[Sample], path: Path, options: ExtractOptions, *, progress: Progress
+) -> BCNN:
     """`fit_parts`, or what was found earlier on the same images with the same network, in a file."""
     if not parts_to_fit(model):
         return model
@@ -74,7 +80,7 @@ def fit_or_read(model: BCNN, samples: Sequence[Sample], path: Path, options: Ext
     except (OSError, SafetensorError):
         pass
     fitted = {name for name, _ in parts_to_fit(model)}
-    fit_parts(model, samples, options, tick=tick)
+    fit_parts(model, samples, options, progress=progress)
     tensors = {
         name: value.detach().cpu().contiguous()
         for name, value in model.state_dict().items()

@@ -41,7 +41,7 @@ class FeaturesConfig:
     num_features: int
     views: tuple[str, ...] = VIEWS
     precision: str = "float32"  # of the network; descriptors are float32
-    chunk: int = 32  # images a file
+    chunk: int = 32  # images per file
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def digest_of(samples: Sequence[Sample], classes: Sequence[str]) -> str:
 
 
 def digest_of_content(listing: str, fingerprints: Iterable[Sequence[int]]) -> str:
-    """Of the list and of what its files hold, however old they are."""
+    """A digest of the list and of the content of its files; their dates do not matter."""
     total = hashlib.sha256(listing.encode())
     for size, _, checksum in fingerprints:
         total.update(f"{size} {checksum}\n".encode())
@@ -271,7 +271,7 @@ class Features:
 
 
 class FeatureRows:
-    """Descriptors of a split: one row a view, an image's views next to each other; see `classify.gram.FeatureMatrix`.
+    """Descriptors of a split: one row per view, an image's views next to each other; see `classify.gram.FeatureMatrix`.
 
     Attributes:
         shape: rows and columns.

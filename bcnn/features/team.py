@@ -33,7 +33,7 @@ class Team:
         return self.rank == 0
 
     def wait(self) -> None:
-        """Until everybody is here."""
+        """Wait until all processes are here."""
         if self.size > 1:
             with self.together():
                 dist.barrier()
@@ -76,7 +76,7 @@ class Team:
         return box[0]
 
     def gather(self, value: Any) -> list[Any]:
-        """Everybody's values, by rank."""
+        """The values of all processes, by rank."""
         if self.size == 1:
             return [value]
         box: list[Any] = [None] * self.size

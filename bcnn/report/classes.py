@@ -4,34 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from ..data.contract import Sample, shown
+from ..metrics import Prediction
 from . import figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-class Guess(Protocol):
-    """What the sheet needs to know of a prediction."""
-
-    @property
-    def name(self) -> str:
-        """The image."""
-        ...
-
-    @property
-    def top(self) -> Sequence[tuple[str, float]]:
-        """Classes and probabilities, best first."""
-        ...
-
-    @property
-    def truth(self) -> str | None:
-        """The true class."""
-        ...
 
 
 def plot_confusion(confusion: numpy.ndarray, classes: Sequence[str], path: Path) -> None:
@@ -64,11 +46,11 @@ def confusion_figure(confusion: numpy.ndarray, classes: Sequence[str]) -> Figure
     return figure
 
 
-def plot_mistakes(guesses: Sequence[Guess], samples: Mapping[str, Sample], path: Path, *, most: int = 20) -> None:
+def plot_mistakes(guesses: Sequence[Prediction], samples: Mapping[str, Sample], path: Path, *, most: int = 20) -> None:
     """The wrong predictions that were surest of themselves, each with what it is and what it was taken for."""
     from matplotlib.figure import Figure
 
-    wrong = [guess for guess in guesses if guess.top[0][0] != guess.truth]
+    wrong = [guess for guess in guesses if not guess.is_right]
     worst = sorted(wrong, key=lambda guess: -guess.top[0][1])[:most]
     columns = 5
     rows = max(1, -(-len(worst) // columns))

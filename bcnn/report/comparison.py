@@ -3,45 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..classify.paired import paired_p
-from .classes import Guess
+from ..metrics import Prediction, RunMetrics
 from .tables import Column, Layout, Record, interval, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def records_of(metrics: Sequence[Mapping[str, Any]], guesses: Sequence[Sequence[Guess]]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Row:
+    """One preset, and how much better it is than the preset before it."""
+
+    dataset: str
+    backbone: str
+    image_size: int
+    preset: str
+    accuracy: float
+    low: float
+    high: float
+    top5_accuracy: float | None
+    num_test: int
+    num_features: int
+    describe_s: float
+    fit_s: float
+    versions: Mapping[str, str]
+    against: str = ""
+    difference: float | None = None
+    p: float | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The row as a line of comparison.csv."""
+        content = asdict(self)
+        versions = content.pop("versions")
+        return {**content, **versions}
+
+
+def _row(own: RunMetrics) -> Row:
+    assert own.test is not None
+    return Row(
+        own.dataset, own.backbone, own.image_size, own.preset, own.test.accuracy, *own.test.interval95,
+        own.test.top5_accuracy, own.test.num_test, own.num_features, own.time_s["describe"], own.time_s["fit"],
+        own.versions,
+    )  # fmt: skip
+
+
+def records_of(metrics: Sequence[RunMetrics], guesses: Sequence[Sequence[Prediction]]) -> list[dict[str, Any]]:
     """One record per preset, each compared with the one before it."""
-    records = []
-    for i, (own, predicted) in enumerate(zip(metrics, guesses, strict=True)):
-        record = {
-            "dataset": own["dataset"],
-            "backbone": own["backbone"],
-            "image_size": own["image_size"],
-            "preset": own["preset"],
-            "accuracy": own["accuracy"],
-            "low": own["interval95"][0],
-            "high": own["interval95"][1],
-            "top5_accuracy": own["top5_accuracy"],
-            "num_test": own["num_test"],
-            "num_features": own["num_features"],
-            "describe_s": own["time_s"]["describe"],
-            "fit_s": own["time_s"]["fit"],
-            "against": "",
-            "difference": "",
-            "p": "",
-        }
-        if i:
-            right, before = ([guess.top[0][0] == guess.truth for guess in some] for some in (predicted, guesses[i - 1]))
-            record["against"] = metrics[i - 1]["preset"]
-            record["difference"] = own["accuracy"] - metrics[i - 1]["accuracy"]
-            record["p"] = paired_p(right, before)
-        records.append({**record, **own["versions"]})
-    return records
+    rows = [_row(own) for own in metrics]
+    right = [[guess.is_right for guess in some] for some in guesses]
+    for i in range(1, len(rows)):
+        before = rows[i - 1]
+        difference = rows[i].accuracy - before.accuracy
+        p = paired_p(right[i], right[i - 1])
+        rows[i] = replace(rows[i], against=before.preset, difference=difference, p=p)
+    return [row.record() for row in rows]
 
 
 def _plot(records: Sequence[Record]) -> Figure:
@@ -84,7 +104,7 @@ LAYOUT = Layout(
 )
 
 
-def write(metrics: Sequence[Mapping[str, Any]], guesses: Sequence[Sequence[Guess]], out: Path) -> None:
-    """comparison.csv, .md and .png; no file where there were no test images."""
-    if all(own["accuracy"] is not None for own in metrics):
+def write(metrics: Sequence[RunMetrics], guesses: Sequence[Sequence[Prediction]], out: Path) -> None:
+    """Write comparison.csv, .md and .png, unless there are no test images."""
+    if all(own.test is not None for own in metrics):
         LAYOUT.write(records_of(metrics, guesses), out / "comparison")

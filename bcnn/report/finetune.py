@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from ..metrics import FineTuned, RunMetrics
 from .tables import Column, Layout, Record, percent
 
 if TYPE_CHECKING:
@@ -25,29 +27,83 @@ _UNNAMED = frozenset(
 )  # fmt: skip
 
 
-def records_of(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Row:
+    """Runs that differ in their seeds alone: means, and standard deviations where there are several."""
+
+    title: str  # of the table
+    name: str
+    num_seeds: int
+    before: float
+    before_sd: float | None
+    after: float
+    after_sd: float | None
+    gain: float
+    gain_sd: float | None
+    softmax: float
+    softmax_sd: float | None
+    best_epochs: str
+    num_skipped: int
+    num_exceptions: int
+    minutes: float
+    versions: Mapping[str, str]
+
+    def record(self) -> dict[str, Any]:
+        """The row as a line of comparison.csv."""
+        content = asdict(self)
+        versions = content.pop("versions")
+        return {**content, **versions}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A fine-tuned run that was tested."""
+
+    metrics: RunMetrics
+    tuned: FineTuned
+    before: float
+    after: float
+    softmax: float
+
+    @property
+    def title(self) -> str:
+        """What runs must share to stand in one table; a choice of the epoch on the test split is said aloud."""
+        own, chosen = self.metrics, self.tuned.selected_on
+        note = "EPOCH CHOSEN ON THE TEST SPLIT" if chosen == "test" else f"epoch chosen on {chosen}"
+        network = f"{own.dataset}, {own.backbone} at {own.image_size} px, {self.tuned.epochs} epochs"
+        return f"{network}, {own.test.num_test if own.test else 0} test images; {note}"
+
+    def name(self, shared: set[str]) -> str:
+        """The preset, and the options that tell a run from the others."""
+        options = self.metrics.config.items()
+        named = [f"{option} {_text(value)}" for option, value in options if option not in shared | _UNNAMED]
+        return ", ".join([self.metrics.preset, *named])
+
+
+def records_of(metrics: Sequence[RunMetrics]) -> list[dict[str, Any]]:
     """One record per group of runs that differ in their seeds alone, in order of their first."""
-    _check(metrics)
-    tables: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for own in metrics:
-        tables[title_of(own)].append(own)
-    records: list[dict[str, Any]] = []
+    tables: dict[str, list[_Run]] = defaultdict(list)
+    for run in map(_checked, metrics):
+        tables[run.title].append(run)
+    rows = []
     for title, members in tables.items():
-        shared = _shared([own["config"] for own in members])
-        rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-        for own in members:
-            rows[_name(own, shared)].append(own)
-        records += [{"title": title, "name": name, **_record(some)} for name, some in rows.items()]
-    return records
+        shared = _shared([run.metrics.config for run in members])
+        groups: dict[str, list[_Run]] = defaultdict(list)
+        for run in members:
+            groups[run.name(shared)].append(run)
+        rows += [_row(title, name, runs) for name, runs in groups.items()]
+    return [row.record() for row in rows]
 
 
-def _check(metrics: Sequence[Mapping[str, Any]]) -> None:
-    for own in metrics:
-        if "finetune" not in own or own["accuracy"] is None:
-            raise ValueError(
-                f"compare: expected runs of bcnn train --finetune with test images, got one of {own.get('preset')} "
-                f"on {own.get('dataset')} without."
-            )
+def _checked(own: RunMetrics) -> _Run:
+    tuned = own.finetune
+    before, softmax = (tuned.before.accuracy, tuned.softmax.accuracy) if tuned else (None, None)
+    if tuned is None or own.test is None or before is None or softmax is None:
+        raise ValueError(
+            f"compare: expected runs of bcnn train --finetune with test images, got one of {own.preset} "
+            f"on {own.dataset} without."
+        )
+    return _Run(own, tuned, before, own.test.accuracy, softmax)
 
 
 def _shared(configs: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -56,44 +112,35 @@ def _shared(configs: Sequence[Mapping[str, Any]]) -> set[str]:
     return {name for name in names if all(config.get(name) == configs[0].get(name) for config in configs)}
 
 
-def _name(own: Mapping[str, Any], shared: set[str]) -> str:
-    """The preset, and the options that tell a run from the others."""
-    options = [f"{k} {_text(v)}" for k, v in own["config"].items() if k not in shared and k not in _UNNAMED]
-    return ", ".join([own["preset"], *options])
-
-
 def _text(value: Any) -> str:
     return " > ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def title_of(own: Mapping[str, Any]) -> str:
-    """What runs must share to stand in one table; a choice of the epoch on the test split is said aloud."""
-    tuned = own["finetune"]
-    title = f"{own['dataset']}, {own['backbone']} at {own['image_size']} px, {tuned['epochs']} epochs"
-    chosen = tuned["selected_on"]
-    note = "EPOCH CHOSEN ON THE TEST SPLIT" if chosen == "test" else f"epoch chosen on {chosen}"
-    return f"{title}, {own['num_test']} test images; {note}"
-
-
-def _record(some: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    before = [own["finetune"]["before"]["accuracy"] for own in some]
-    after = [own["accuracy"] for own in some]
-    softmax = [own["finetune"]["softmax"]["accuracy"] for own in some]
+def _row(title: str, name: str, runs: Sequence[_Run]) -> Row:
+    before, after, softmax = ([getattr(run, what) for run in runs] for what in ("before", "after", "softmax"))
     gain = [b - a for a, b in zip(before, after, strict=True)]
-    spread = {
-        f"{name}{suffix}": value
-        for name, values in (("before", before), ("after", after), ("gain", gain), ("softmax", softmax))
-        for suffix, value in (("", mean(values)), ("_sd", stdev(values) if len(values) > 1 else ""))
-    }
-    return {
-        "num_seeds": len(some),
-        **spread,
-        "best_epochs": " ".join(str(own["finetune"]["best_epoch"]) for own in some),
-        "num_skipped": sum(own["finetune"]["num_skipped"] for own in some),
-        "num_exceptions": sum(own["finetune"]["num_gradient_exceptions"] for own in some),
-        "minutes": mean(own["finetune"]["train_s"] for own in some) / 60,
-        **some[0]["versions"],
-    }
+    return Row(
+        title=title,
+        name=name,
+        num_seeds=len(runs),
+        before=mean(before),
+        before_sd=_deviation(before),
+        after=mean(after),
+        after_sd=_deviation(after),
+        gain=mean(gain),
+        gain_sd=_deviation(gain),
+        softmax=mean(softmax),
+        softmax_sd=_deviation(softmax),
+        best_epochs=" ".join(str(run.tuned.best_epoch) for run in runs),
+        num_skipped=sum(run.tuned.num_skipped for run in runs),
+        num_exceptions=sum(run.tuned.num_gradient_exceptions for run in runs),
+        minutes=mean(run.tuned.train_s for run in runs) / 60,
+        versions=runs[0].metrics.versions,
+    )
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    return stdev(values) if len(values) > 1 else None
 
 
 def _plot(records: Sequence[Record]) -> Figure:
@@ -146,8 +193,8 @@ LAYOUT = Layout(
 )
 
 
-def write(metrics: Sequence[Mapping[str, Any]], out: Path) -> list[dict[str, Any]]:
-    """comparison.csv, .md and .png; returns the records in them."""
+def write(metrics: Sequence[RunMetrics], out: Path) -> list[dict[str, Any]]:
+    """Write comparison.csv, .md and .png; returns the records in them."""
     records = records_of(metrics)
     LAYOUT.write(records, out / "comparison")
     return records

@@ -263,7 +263,7 @@ def to_plain(config: RunConfig) -> dict[str, Any]:
 
 
 def from_plain(content: Mapping[str, Any]) -> RunConfig:
-    """The reverse."""
+    """A configuration from its YAML; an unknown option is an error."""
     for name in content:
         if name not in OPTIONS:
             raise unknown_name("config", "option", name, OPTIONS)

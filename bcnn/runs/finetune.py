@@ -10,11 +10,9 @@ epochs.csv, curves.png, tensorboard/ and, if a step was not finite, nonfinite.cs
 from __future__ import annotations
 
 import copy
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +23,19 @@ from ..features.extract import Extracted, extract
 from ..features.fitting import unreadable
 from ..features.folder import Features
 from ..features.team import Team
+from ..metrics import METRICS, Accuracy, FineTuned
+from ..metrics import read as read_metrics
 from ..models.backbones.contract import Backbone
 from ..models.bcnn import BCNN, with_scorer
 from ..parts.fitting import parts_to_fit
+from ..progress import Progress, silent, within
 from ..report import curves
 from ..report import finetune as report_finetune
 from ..train import config as settings
-from ..train.checkpoint import LAST, Progress
+from ..train.checkpoint import LAST, State
 from ..train.config import FinetuneConfig
 from ..train.initialise import initialise
-from ..train.loop import Task, Tick
+from ..train.loop import Task
 from ..train.loop import finetune as descend
 from ..train.module import make_optimizer, memory_note
 from ..train.plan import hold_out
@@ -42,14 +43,15 @@ from ..train.source import Pixels, Source, StoredMaps, store_maps
 from ..train.step import Images
 from . import config as configs
 from .config import RunConfig
+from .finish import Trained, finish
+from .finish import test as test_network
 from .networks import networks
-from .train import Trained, check_trainable, claim, describe, finish, fit_all
-from .train import test as test_network
+from .train import check_trainable, claim, describe, fit_all
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-METRICS, TUNED, FROZEN = "metrics.json", "tuned_features", "frozen_layers"
+TUNED, FROZEN = "tuned_features", "frozen_layers"
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,19 @@ class _Run:
     frozen: dict[str, Path]  # folders of each preset's descriptors before fine-tuning
     fabric: Fabric
     team: Team
-    tick: Tick
+    progress: Progress
 
 
 def finetune(
-    config: RunConfig, out: Path, fabric: Fabric, *, resume: bool = True, team: Team, tick: Tick, **report: Any
+    config: RunConfig,
+    out: Path,
+    fabric: Fabric,
+    *,
+    team: Team,
+    resume: bool = True,
+    progress: Progress = silent,
+    tick: Progress | None = None,
+    **report: Any,
 ) -> tuple[list[Trained], Extracted]:
     """Everything, for every preset; what is done already is not done again.
 
@@ -74,12 +84,14 @@ def finetune(
         config: with `finetune`.
         out: the run folder; one of another configuration is refused.
         fabric: from `train.engine.start`.
-        resume: go on where an earlier session ended; else the training begins anew.
         team: the processes that share the work.
-        tick: hears of progress.
+        resume: go on where an earlier session ended; else the training begins anew.
+        progress: hears of every stage.
+        tick: the same under its old name.
         **report: passed to `build_model`, for the download of weights.
     """
     assert config.finetune is not None
+    progress = tick or progress
     dataset = load_dataset(config.spec)
     check_trainable(dataset, config.spec)
     places = configs.folders(out, config.preset)
@@ -90,32 +102,34 @@ def finetune(
     for model in models.values():
         _try(model, config.finetune, len(dataset.classes))
     root = Path(config.features) if config.features else out / "features"
-    _fit(config, dataset, models, root, team, tick)
+    _fit(config, dataset, models, root, team, progress)
 
     def before(split: str) -> tuple[dict[str, Path], Extracted]:
-        hear = partial(_renamed, tick, f"describing {split} images")
-        return describe(config, _only(dataset, split), models, root / split, team=team, tick=hear)
+        part, stage = replace(dataset, samples=dataset.of(split)), f"describing {split} images"
+        return describe(config, part, models, root / split, team=team, progress=progress, stage=stage)
 
     frozen, done = before(TRAIN)
     broken = done.broken
     if config.finetune.select_on == settings.TEST:
         broken = broken | before(TEST)[1].broken
-    run = _Run(config, config.finetune, dataset, frozen, fabric, team, tick)
+    run = _Run(config, config.finetune, dataset, frozen, fabric, team, progress)
     tuned = {
         preset: _train(run, preset, models[preset], folder, broken, resume=resume)
         for preset, folder in places.items()
         if folder not in finished
     }
     tests, of_tests = before(TEST)
-    for preset, (model, progress) in tuned.items():
-        _finish(run, preset, model, progress, places[preset], Features(tests[preset]))
+    for preset, (model, state) in tuned.items():
+        _finish(run, preset, model, state, places[preset], Features(tests[preset]))
     team.wait()
     done = Extracted(len(dataset.samples), done.num_done + of_tests.num_done, done.broken | of_tests.broken)
     runs, _ = _read_all(places, dataset, out, team)
     return runs, done
 
 
-def _fit(config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: Path, team: Team, tick: Tick) -> None:
+def _fit(
+    config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: Path, team: Team, progress: Progress
+) -> None:
     """Fit parts that need data on training images that are not held out."""
     assert config.finetune is not None
     if not any(map(parts_to_fit, models.values())):
@@ -123,7 +137,7 @@ def _fit(config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: 
     samples = dataset.of(TRAIN)
     broken = unreadable(samples, next(iter(models.values())), config.extraction)
     chosen = _divided(config, [sample for sample in samples if sample.name not in broken])[0]
-    fit_all(models, chosen, root, config.extraction, team=team, tick=tick)
+    fit_all(models, chosen, root, config.extraction, team=team, progress=progress)
 
 
 def _divided(config: RunConfig, good: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
@@ -144,16 +158,8 @@ def _try(model: BCNN, tuning: FinetuneConfig, num_classes: int) -> None:
 
 
 def _frozen(model: BCNN, tuning: FinetuneConfig) -> BCNN:
-    """The same, with the layers frozen that are to be."""
+    """Freeze the layers up to the one that the configuration names."""
     return model if tuning.freeze_until is None else model.freeze_until(tuning.freeze_until)
-
-
-def _renamed(tick: Tick, name: str, stage: str, done: int, total: int) -> None:
-    tick(name, done, total)
-
-
-def _only(dataset: Dataset, split: str) -> Dataset:
-    return replace(dataset, samples=dataset.of(split))
 
 
 def _claim(config: RunConfig, dataset: Dataset, out: Path, places: Sequence[Path], *, resume: bool) -> list[Path]:
@@ -174,10 +180,8 @@ def _remove_scratch(folder: Path) -> None:
 
 def _read_all(places: Mapping[str, Path], dataset: Dataset, out: Path, team: Team) -> tuple[list[Trained], Extracted]:
     """Runs that are finished, from their folders; their comparison is written, and what they no longer need removed."""
-    runs = [
-        Trained(preset, folder, json.loads((folder / METRICS).read_text()), []) for preset, folder in places.items()
-    ]
-    done = Extracted(len(dataset.samples), 0, runs[0].metrics["broken"])
+    runs = [Trained(preset, folder, read_metrics(folder / METRICS), []) for preset, folder in places.items()]
+    done = Extracted(len(dataset.samples), 0, dict(runs[0].metrics.broken))
     if not team.leads:
         return [], done
     for folder in places.values():
@@ -192,22 +196,18 @@ def _read_all(places: Mapping[str, Path], dataset: Dataset, out: Path, team: Tea
 
 def _train(
     run: _Run, preset: str, model: BCNN, folder: Path, broken: dict[str, str], *, resume: bool
-) -> tuple[BCNN, Progress]:
+) -> tuple[BCNN, State]:
     """From the frozen network to the best one."""
     config, tuning = run.config, run.tuning
     good = [sample for sample in run.dataset.of(TRAIN) if sample.name not in broken]
     chosen, held_out = _divided(config, good)
     if tuning.select_on == settings.TEST:
         held_out = [sample for sample in run.dataset.of(TEST) if sample.name not in broken]
-    features = Features(run.frozen[preset])
-
-    def hear(stage: str, done: int, total: int) -> None:
-        run.tick(f"{preset}: logistic regression, {stage}", done, total)
-
+    features, progress = Features(run.frozen[preset]), within(run.progress, f"{preset}: ")
     if resume and run.team.lead((folder / LAST).exists):  # it holds a scorer
         start = with_scorer(copy.deepcopy(model), len(run.dataset.classes))
     else:
-        start = initialise(model, features, {s.name for s in chosen}, c=tuning.init_c, team=run.team, tick=hear)
+        start = initialise(model, features, {s.name for s in chosen}, c=tuning.init_c, team=run.team, progress=progress)
     _frozen(start, tuning)
     layer, sources = _sources(run, start, (chosen, held_out), folder)
     task = Task(
@@ -222,11 +222,7 @@ def _train(
         folder=folder,
         identity={**config.result_part(), "preset": preset, "images": features.config.listing},
     )
-
-    def named(stage: str, done: int, total: int, note: str = "") -> None:
-        run.tick(f"{preset}: {stage}", done, total, note)
-
-    return start, descend(task, run.fabric, resume=resume, tick=named)
+    return start, descend(task, run.fabric, resume=resume, progress=progress)
 
 
 def _sources(
@@ -242,77 +238,61 @@ def _sources(
     layer = tuning.freeze_until
     samples = tuple(sample for part in parts for sample in part)
     place = folder / FROZEN
-    shape = store_maps(
-        model, replace(run.dataset, samples=samples), layer, place, options, team=run.team,
-        tick=lambda done, total: run.tick("storing the output of frozen layers, images", done, total),
-    )  # fmt: skip
+    part = replace(run.dataset, samples=samples)
+    shape = store_maps(model, part, layer, place, options, team=run.team, progress=run.progress)
     return layer, [StoredMaps(place, [s.name for s in part], shape, options.device) for part in parts]
 
 
 # --- afterwards -------------------------------------------------------------------------------------------------------
 
 
-def _finish(run: _Run, preset: str, model: BCNN, progress: Progress, folder: Path, tests: Features) -> None:
+def _finish(run: _Run, preset: str, model: BCNN, state: State, folder: Path, tests: Features) -> None:
     """Describe with the tuned network, put SVMs in the place of a linear scorer, evaluate before and after."""
     bare = with_scorer(model, None)
     place = folder / TUNED
-    extract(
-        run.dataset, {place: bare}, run.config.extraction, team=run.team,
-        tick=lambda done, total: run.tick(f"{preset}: describing with the tuned network, images", done, total),
-    )  # fmt: skip
+    progress = within(run.progress, f"{preset}: ")
+    stage = "describing with the tuned network, images"
+    extract(run.dataset, {place: bare}, run.config.extraction, team=run.team, progress=progress, stage=stage)
     if not run.team.leads:
         return
-
-    def tick(stage: str, done: int, total: int) -> None:
-        run.tick(f"{preset}: {stage}", done, total)
-
-    before = _before(run, preset, tests, tick)
-
-    def further(features: Features) -> dict[str, Any]:
-        own = _accuracy(test_network(model.cpu(), features))
-        return {"finetune": {**_record(run, model, progress), "before": before, "softmax": own}}
-
-    curves.plot(progress.history, progress.best_epoch, folder / "curves.png", selected_on=_selected_on(progress))
+    features = Features(place)
+    record = _record(run, model, state, _before(run, preset, tests, progress), test_network(model, features))
+    curves.plot(state.history, state.best_epoch, folder / "curves.png", selected_on=record.selected_on)
     whole = bare if model.scorer.is_linear else model  # type: ignore[union-attr]
-    finish(preset, folder, run.config, run.dataset, whole, Features(place), run.tick, further)
+    finish(preset, folder, run.config, run.dataset, whole, features, run.progress, record)
 
 
-def _before(run: _Run, preset: str, tests: Features, tick: Any) -> dict[str, Any]:
+def _before(run: _Run, preset: str, tests: Features, progress: Progress) -> Tested:
     """What the same classifier makes of the network as it was."""
     done = fit_and_test(
         Features(run.frozen[preset]).matrix(TRAIN), tests.matrix(TEST), len(run.dataset.classes),
         kind=run.config.classifier, C=run.config.C, calibrate=False, rescale=run.config.rescale, seed=run.config.seed,
-        tick=lambda s, d, t: tick(f"before fine-tuning, {s}", d, t),
+        progress=within(progress, "before fine-tuning, "),
     )  # fmt: skip
-    return _accuracy(done.tested)
+    return done.tested
 
 
-def _accuracy(tested: Tested) -> dict[str, Any]:
-    evaluation = tested.evaluation()
-    if evaluation is None:
-        return {"accuracy": None}
-    return {"accuracy": evaluation.accuracy, "interval95": list(evaluation.interval)}
+def _record(run: _Run, model: BCNN, state: State, before: Tested, after: Tested) -> FineTuned:
+    """How the training went, and the accuracies before and after it."""
+    return FineTuned(
+        epochs=run.tuning.epochs,
+        selected_on=state.best.held_out or "nothing: last epoch",  # such as with one image per class
+        best_epoch=state.best_epoch,
+        best_val_accuracy=state.best.val_accuracy,
+        num_skipped=len(state.nonfinite),
+        num_gradient_exceptions=state.num_exceptions,
+        nonfinite=state.nonfinite,
+        num_sessions=state.num_sessions,
+        num_processes=run.fabric.world_size,
+        memory=memory_note(model),
+        train_s=sum(epoch.time_s for epoch in state.history),
+        wait_s=sum(epoch.wait_s for epoch in state.history),
+        history=state.history,
+        before=_accuracy(before),
+        softmax=_accuracy(after),
+    )
 
 
-def _selected_on(progress: Progress) -> str:
-    """What the epoch was chosen on; with nothing held out, such as one image a class, the last one counts."""
-    return str(progress.best["held_out"] or "nothing: last epoch")
-
-
-def _record(run: _Run, model: BCNN, progress: Progress) -> dict[str, Any]:
-    best = progress.best
-    return {
-        "epochs": run.tuning.epochs,
-        "selected_on": _selected_on(progress),
-        "best_epoch": progress.best_epoch,
-        "best_val_accuracy": best["val_accuracy"],
-        "num_skipped": len(progress.nonfinite),
-        "num_gradient_exceptions": progress.num_exceptions,
-        "nonfinite": progress.nonfinite,
-        "num_sessions": progress.num_sessions,
-        "num_processes": run.fabric.world_size,
-        "memory": memory_note(model),
-        "train_s": sum(record["time_s"] for record in progress.history),
-        "wait_s": sum(record["wait_s"] for record in progress.history),
-        "history": progress.history,
-    }
+def _accuracy(tested: Tested) -> Accuracy:
+    found = tested.evaluation()
+    return Accuracy() if found is None else Accuracy(found.accuracy, found.interval)

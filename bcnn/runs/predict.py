@@ -6,7 +6,7 @@ Paper: Sec. 3.2, "evaluated on an image and its flipped copy and their predictio
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,16 @@ from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.folder import images_in
 from ..data.spec import load_dataset
 from ..features.bfloat16 import avoid_broken_amx
-from ..features.extract import ExtractOptions, autocast, batches, decoded, to_batch, unless_strict
+from ..features.extract import ExtractOptions, batches, decoded, unless_strict
 from ..features.folder import digest_of, listed
+from ..metrics import METRICS, EvaluationMetrics, Notes, Prediction, read_as
 from ..models.files import Predictor, load, read_notes
-from .predictions import Prediction, predictions_of
-from .train import evaluation_record, write_results
+from ..models.views import in_views
+from ..progress import Progress, silent
+from .finish import MODEL, measured, write_results
+from .predictions import predictions_of
 
-MODEL = "model.safetensors"
-Tick = Callable[[int, int], None]
+STAGE = "looking at images"
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,14 @@ class Recognizer:
     temperature: float
     options: ExtractOptions
 
-    @torch.inference_mode()
     def logits(self, pictures: Sequence[numpy.ndarray]) -> Tensor:
         """Scores over temperature, averaged over the views, of squares of pixels; shape (B, classes)."""
         options = self.options
-        images = to_batch(pictures, self.model.preprocessing, options.device, flips=options.flips)
-        with autocast(options.precision, options.device):  # heads and scorers look after themselves
-            scores: Tensor = self.model(images).unflatten(0, (-1, len(pictures)))
-        return scores.mean(0).cpu() / self.temperature
+        (scores,) = in_views(
+            pictures, self.model.preprocessing, lambda images: [self.model(images)],
+            flips=options.flips, precision=options.precision, device=options.device,
+        )  # fmt: skip
+        return scores.mean(1) / self.temperature
 
 
 def open_run(run: str | Path, **options: Any) -> Recognizer:
@@ -55,18 +57,17 @@ def open_run(run: str | Path, **options: Any) -> Recognizer:
     path = Path(run)
     if path.is_dir():
         path = _model_in(path)
-    notes = read_notes(path)
-    if "classes" not in notes:
+    content = read_notes(path)
+    if "classes" not in content:
         raise ValueError(
             f"{path}: expected a network with class names, as bcnn train writes it, got one without; "
             "save it with notes={'classes': [...]}."
         )
-    if notes.get("precision") == "bf16":
+    notes = read_as(Notes, content)
+    if notes.precision == "bf16":
         avoid_broken_amx()
-    how = ExtractOptions(
-        flips=bool(notes.get("flips", True)), precision=str(notes.get("precision", "float32")), **options
-    )
-    return Recognizer(load(path, device=how.device), tuple(notes["classes"]), float(notes.get("temperature", 1.0)), how)
+    how = ExtractOptions(flips=notes.flips, precision=notes.precision, **options)
+    return Recognizer(load(path, device=how.device), notes.classes, notes.temperature, how)
 
 
 def _model_in(folder: Path) -> Path:
@@ -99,11 +100,11 @@ def _is_folder(path: Path) -> bool:
 
 
 def predict(
-    recognizer: Recognizer, paths: Sequence[Path], tick: Tick = lambda done, total: None
+    recognizer: Recognizer, paths: Sequence[Path], progress: Progress = silent
 ) -> Iterator[Prediction | OSError]:
     """Predictions in order, an error in the place of an image that cannot be read."""
     samples = [Sample(str(path), 0, TEST, path) for path in paths]
-    for some, logits in _all_logits(recognizer, samples, tick):
+    for some, logits in _all_logits(recognizer, samples, progress):
         good = [sample.name for sample, picture in some if not isinstance(picture, OSError)]
         coming = iter(predictions_of(logits, good, recognizer.classes))
         for _, picture in some:
@@ -111,7 +112,7 @@ def predict(
 
 
 def _all_logits(
-    recognizer: Recognizer, samples: Sequence[Sample], tick: Tick
+    recognizer: Recognizer, samples: Sequence[Sample], progress: Progress
 ) -> Iterator[tuple[list[tuple[Sample, numpy.ndarray | OSError]], Tensor]]:
     """Batch by batch: samples with their pictures or errors, and the logits of those that could be read."""
     pictures = decoded(samples, recognizer.model.preprocessing, recognizer.options)
@@ -120,12 +121,12 @@ def _all_logits(
         good = [picture for _, picture in some if not isinstance(picture, OSError)]
         yield some, recognizer.logits(good) if good else torch.empty(0, len(recognizer.classes))
         done += len(some)
-        tick(done, len(samples))
+        progress(STAGE, done, len(samples))
 
 
 def evaluate(
-    recognizer: Recognizer, spec: str, out: Path, *, split: str = TEST, tick: Tick = lambda done, total: None
-) -> dict[str, Any]:
+    recognizer: Recognizer, spec: str, out: Path, *, split: str = TEST, progress: Progress = silent
+) -> EvaluationMetrics:
     """Accuracy on a dataset whose classes the network knows; writes metrics, predictions and pictures to `out`.
 
     Args:
@@ -133,7 +134,7 @@ def evaluate(
         spec: the dataset.
         out: folder to write to.
         split: "test", "train" or "all".
-        tick: hears of progress.
+        progress: hears how many images are done.
     """
     dataset = _with_known_classes(load_dataset(spec), recognizer.classes)
     _check_place(out, dataset, split)
@@ -141,7 +142,7 @@ def evaluate(
     if not samples:
         raise ValueError(f"evaluate: expected images in the {split} split of {spec}, got none; try --split {TRAIN}.")
     logits, kept, broken = [], [], {}
-    for some, part in _all_logits(recognizer, samples, tick):
+    for some, part in _all_logits(recognizer, samples, progress):
         logits.append(part)
         kept += [sample for sample, picture in some if not isinstance(picture, OSError)]
         for sample, picture in some:
@@ -152,14 +153,14 @@ def evaluate(
     labels = torch.tensor([sample.label for sample in kept])
     evaluation = evaluate_scores(torch.cat(logits), labels, len(recognizer.classes))
     predictions = predictions_of(torch.cat(logits), [s.name for s in kept], recognizer.classes, labels)
-    metrics = {
-        "dataset": dataset.name,
-        "split": split,
-        "listing": digest_of(listed(dataset), dataset.classes),
-        "broken": broken,
-        "versions": machine.describe(),
-        **evaluation_record(evaluation, recognizer.classes),
-    }
+    metrics = EvaluationMetrics(
+        dataset=dataset.name,
+        split=split,
+        listing=digest_of(listed(dataset), dataset.classes),
+        broken=broken,
+        versions=machine.describe(),
+        test=measured(evaluation, recognizer.classes),
+    )
     write_results(out, metrics, predictions, evaluation, dataset)
     return metrics
 
@@ -167,7 +168,7 @@ def evaluate(
 def _check_place(out: Path, dataset: Dataset, split: str) -> None:
     """Make the folder now, and leave another dataset's results alone."""
     out.mkdir(parents=True, exist_ok=True)
-    path = out / "metrics.json"
+    path = out / METRICS
     if path.exists():
         stored = json.loads(path.read_text())
         if (stored.get("listing"), stored.get("split")) != (digest_of(listed(dataset), dataset.classes), split):

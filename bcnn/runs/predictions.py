@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,9 @@ from torch import Tensor
 
 from ..data.contract import shown
 from ..files import written_whole
+from ..metrics import Prediction
 
 TOP = 5
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One image's most probable classes, best first, and its true class where that is known."""
-
-    name: str
-    top: tuple[tuple[str, float], ...]  # class and probability
-    truth: str | None = None
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the best guess is the true class."""
-        return self.top[0][0] == self.truth
 
 
 def predictions_of(
@@ -46,7 +32,7 @@ def predictions_of(
 
 
 def to_record(prediction: Prediction) -> dict[str, Any]:
-    """As JSON."""
+    """A prediction as JSON."""
     record: dict[str, Any] = {"image": text_of(prediction.name)}
     if prediction.truth is not None:
         record["truth"] = prediction.truth
@@ -55,7 +41,7 @@ def to_record(prediction: Prediction) -> dict[str, Any]:
 
 
 def to_csv(predictions: Sequence[Prediction], *, top: int = TOP) -> str:
-    """A line an image: name, truth if known, then classes and probabilities."""
+    """One line per image: name, truth if known, then classes and probabilities."""
     known = any(prediction.truth is not None for prediction in predictions)
     top = max((min(top, len(prediction.top)) for prediction in predictions), default=0)
     text = io.StringIO()
@@ -69,7 +55,7 @@ def to_csv(predictions: Sequence[Prediction], *, top: int = TOP) -> str:
 
 
 def write_predictions(predictions: Sequence[Prediction], path: Path) -> None:
-    """As CSV."""
+    """Write predictions to a CSV file."""
     with written_whole(path) as temporary:
         temporary.write_text(to_csv(predictions), encoding="utf-8")
 

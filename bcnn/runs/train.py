@@ -10,49 +10,25 @@ descriptors in features/; with several presets, one such folder each and their c
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from .. import __version__, machine
-from ..classify.accuracy import Evaluation
-from ..classify.evaluate import Tested, fit_rows, score_rows
-from ..classify.fit import LinearClassifier
-from ..classify.gram import scores as linear_scores
 from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.spec import load_dataset
 from ..features.extract import Extracted, ExtractOptions, extract
 from ..features.fitting import fit_or_read
-from ..features.folder import FITTED, FeatureRows, Features, digest_of, listed
+from ..features.folder import FITTED, Features, digest_of, listed
 from ..features.team import Team
-from ..files import written_whole
-from ..models.bcnn import BCNN, with_scorer
-from ..models.files import save
-from ..report import classes as pictures
+from ..metrics import METRICS
+from ..models.bcnn import BCNN
+from ..progress import Progress, silent, within
 from ..report import comparison
 from ..scorers import SCORERS
 from . import config as configs
 from .config import RunConfig
+from .finish import Trained, finish
 from .networks import networks
-from .predictions import Prediction, predictions_of, write_predictions
-
-Tick = Callable[[str, int, int], None]  # stage, done, in all
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One preset's run."""
-
-    preset: str
-    folder: Path
-    metrics: dict[str, Any]
-    predictions: list[Prediction]
 
 
 def train(
@@ -60,7 +36,7 @@ def train(
     out: Path,
     *,
     team: Team | None = None,
-    tick: Tick = lambda stage, done, total: None,
+    progress: Progress = silent,
     **report: Any,
 ) -> tuple[list[Trained], Extracted]:
     """Describe, classify, evaluate, and write it all down; only the leader of a team does more than describe.
@@ -69,7 +45,7 @@ def train(
         config: what to do.
         out: the run folder; one of another configuration is refused.
         team: the processes that share the work.
-        tick: hears of progress.
+        progress: hears of every stage.
         **report: passed to `build_model`, for the download of weights.
     """
     team = team or Team()
@@ -79,31 +55,32 @@ def train(
     models = networks(config, dataset, **report)
     team.lead(lambda: claim(config, dataset, out))
     root = Path(config.features) if config.features else out / "features"
-    fit_all(models, dataset.of(TRAIN), root, config.extraction, team=team, tick=tick)
-    features, done = describe(config, dataset, models, root, team=team, tick=tick)
+    fit_all(models, dataset.of(TRAIN), root, config.extraction, team=team, progress=progress)
+    features, done = describe(config, dataset, models, root, team=team, progress=progress)
     if not team.leads:
         return [], done
     runs = []
     for preset, folder in configs.folders(out, config.preset).items():
-        runs.append(finish(preset, folder, config, dataset, models[preset], Features(features[preset]), tick))
+        runs.append(finish(preset, folder, config, dataset, models[preset], Features(features[preset]), progress))
     if len(runs) > 1:
         comparison.write([run.metrics for run in runs], [run.predictions for run in runs], out)
     return runs, done
 
 
 def describe(
-    config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: Path, *, team: Team, tick: Tick
+    config: RunConfig,
+    dataset: Dataset,
+    models: Mapping[str, BCNN],
+    root: Path,
+    *,
+    team: Team,
+    progress: Progress,
+    stage: str = "describing images",
 ) -> tuple[dict[str, Path], Extracted]:
-    """Features of every preset below `root`; returns their folders, and what came of it."""
+    """Describe all images with every preset; returns the presets' folders below `root`, and a summary."""
     places = configs.folders(root, config.preset)
-    done = extract(
-        dataset,
-        {places[preset]: model for preset, model in models.items()},
-        config.extraction,
-        team=team,
-        tick=lambda count, total: tick("describing images", count, total),
-    )
-    return places, done
+    by_folder = {places[preset]: model for preset, model in models.items()}
+    return places, extract(dataset, by_folder, config.extraction, team=team, progress=progress, stage=stage)
 
 
 def fit_all(
@@ -113,15 +90,15 @@ def fit_all(
     options: ExtractOptions,
     *,
     team: Team,
-    tick: Tick,
+    progress: Progress,
 ) -> None:
     """Fit the parts of all networks that need it; the leader of a team does so, the others read what it found."""
     places = configs.folders(root, tuple(models))
     for preset, model in models.items():
 
         def fit(preset: str = preset, model: BCNN = model) -> None:
-            hear = partial(tick, f"{preset}: fitting parts, images")
-            fit_or_read(model, samples, places[preset] / FITTED, options, tick=hear)
+            own = within(progress, f"{preset}: ")
+            fit_or_read(model, samples, places[preset] / FITTED, options, progress=own)
 
         team.lead(fit)
         fit()
@@ -152,15 +129,11 @@ def check_trainable(dataset: Dataset, spec: str) -> None:
 def claim(config: RunConfig, dataset: Dataset, out: Path, *, begun: tuple[str, ...] = ()) -> None:
     """Make the run folder, or make sure that results which are there are of the same run: none are lost.
 
-    Args:
-        config: the run.
-        dataset: its images.
-        out: the run folder.
-        begun: names of files that make a run worth keeping besides metrics.json.
+    A folder with a file of `begun` holds results, as one with metrics.json does.
     """
     path = out / "config.yaml"
     places = (out, *sorted(out.glob("*/")))
-    found = [place / name for name in ("metrics.json", *begun) for place in places if (place / name).exists()]
+    found = [place / name for name in (METRICS, *begun) for place in places if (place / name).exists()]
     if found and path.exists():
         stored, wanted = configs.from_plain(configs.read(path)).result_part(), config.result_part()
         if found[0].suffix == ".json":
@@ -179,172 +152,3 @@ def claim(config: RunConfig, dataset: Dataset, out: Path, *, begun: tuple[str, .
         configs.write(config, path)
     except OSError as error:
         raise OSError(f"train: expected to make the run folder {out}, got: {error}; choose another --out.") from None
-
-
-@dataclass(frozen=True)
-class _Decision:
-    """A network with its scorer, how its scores become probabilities, and what there is to say of that."""
-
-    model: BCNN
-    temperature: float
-    calibrated: bool
-    record: dict[str, Any]
-    time_s: dict[str, float]
-
-
-def finish(
-    preset: str,
-    folder: Path,
-    config: RunConfig,
-    dataset: Dataset,
-    model: BCNN,
-    features: Features,
-    tick: Tick,
-    further: Callable[[Features], dict[str, Any]] = lambda features: {},
-) -> Trained:
-    """Classifier and evaluation of one preset.
-
-    Args:
-        preset: its name.
-        folder: of its results.
-        config: of the run.
-        dataset: the images.
-        model: without a scorer, or with one that was trained and is to stay.
-        features: its descriptors.
-        tick: hears of progress.
-        further: gives what else there is to say of the descriptors.
-    """
-    decision = _trained(model) if model.scorer is not None else _fitted(preset, config, model, features, tick)
-    tested, names = test(decision.model, features), names_of(features.matrix(TEST), features)
-    predictions = predictions_of(tested.scores / decision.temperature, names, dataset.classes, tested.labels)
-    evaluation = tested.evaluation(decision.temperature)
-    metrics = {
-        **_about(preset, config, dataset, features, model),
-        **further(features),
-        "num_train": len(features.matrix(TRAIN).rows),
-        **evaluation_record(evaluation, dataset.classes),
-        "classifier": decision.record,
-        "time_s": {"describe": features.time_s, **decision.time_s},
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    save(decision.model, folder / "model.safetensors", notes=_notes(config, dataset, decision, metrics))
-    write_results(folder, metrics, predictions, evaluation, dataset)
-    return Trained(preset, folder, metrics, predictions)
-
-
-def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, tick: Tick) -> _Decision:
-    """The scorer from a linear classifier on the descriptors."""
-    matrix, classes = features.matrix(TRAIN), features.classes
-    start = time.perf_counter()
-    fitted = fit_rows(
-        matrix,
-        len(classes),
-        kind=config.classifier,
-        C=config.C,
-        rescale=config.rescale,
-        seed=config.seed,
-        tick=lambda stage, done, total: tick(f"{preset}: {stage}", done, total),
-    )
-    spent = {"fit": time.perf_counter() - start, **{f"fit: {stage}": s for stage, s in fitted.time_s.items()}}
-    whole = with_scorer(model, len(classes), fitted.weight, fitted.bias)
-    record = _classifier_record(fitted, classes)
-    return _Decision(whole, fitted.temperature, fitted.calibrated, record, spent)
-
-
-def _trained(model: BCNN) -> _Decision:
-    """The scorer that the network was trained with, which no linear classifier can take the place of."""
-    record: dict[str, Any] = dict.fromkeys(("C", "cv_accuracy", "gap", "num_iters"))
-    record |= {"kind": model.config.scorer, "rescale": "none", "converged": True}
-    record |= {"temperature": 1.0, "calibrated": False, "untrained": []}
-    return _Decision(model, 1.0, False, record, {"fit": 0.0})
-
-
-@torch.inference_mode()
-def test(model: BCNN, features: Features) -> Tested:
-    """What a network's own scorer says of the test images, from their descriptors."""
-    scorer: Any = model.scorer
-
-    def score(rows: FeatureRows) -> Tensor:
-        if scorer.is_linear:
-            return linear_scores(rows, scorer.weight.detach().cpu(), scorer.bias.detach().cpu())
-        device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        return torch.cat([model.score(part.to(device)).double().cpu() for part in rows.parts()])
-
-    return score_rows(features.matrix(TEST), score, len(features.classes))
-
-
-def names_of(rows: FeatureRows, features: Features) -> list[str]:
-    """Of the images whose rows they are."""
-    return [features.entries[row].name for row in rows.rows]
-
-
-def write_results(
-    folder: Path,
-    metrics: dict[str, Any],
-    predictions: list[Prediction],
-    evaluation: Evaluation | None,
-    dataset: Dataset,
-) -> None:
-    """metrics.json, predictions.csv and, where there was something to predict, the pictures."""
-    write_predictions(predictions, folder / "predictions.csv")
-    if evaluation is not None:
-        pictures.plot_confusion(evaluation.confusion.numpy(), dataset.classes, folder / "confusion.png")
-        pictures.plot_mistakes(predictions, {s.name: s for s in dataset.samples}, folder / "mistakes.png")
-    with written_whole(folder / "metrics.json") as temporary:
-        temporary.write_text(json.dumps(metrics, indent=1) + "\n")
-
-
-def evaluation_record(evaluation: Evaluation | None, classes: tuple[str, ...]) -> dict[str, Any]:
-    """The measurements as JSON."""
-    if evaluation is None:
-        return {"accuracy": None, "num_test": 0}
-    per_class = {
-        name: {"accuracy": share, "num_test": count}
-        for name, share, count in zip(classes, evaluation.per_class, evaluation.counts, strict=True)
-    }
-    return {
-        "accuracy": evaluation.accuracy,
-        "interval95": list(evaluation.interval),
-        "num_test": evaluation.num_images,
-        "top5_accuracy": evaluation.top5_accuracy,
-        "mean_class_accuracy": evaluation.mean_class_accuracy,
-        "negative_log_likelihood": evaluation.negative_log_likelihood,
-        "calibration_error": evaluation.calibration_error,
-        "per_class": per_class,
-    }
-
-
-def _about(preset: str, config: RunConfig, dataset: Dataset, features: Features, model: BCNN) -> dict[str, Any]:
-    return {
-        "preset": preset,
-        "dataset": dataset.name,
-        "listing": features.config.listing,
-        "images": features.content,
-        "num_classes": len(dataset.classes),
-        "broken": features.broken,
-        "backbone": model.config.backbone,
-        "image_size": model.preprocessing.size,
-        "num_features": model.descriptor_length,
-        "seed": config.seed,
-        "config": configs.to_plain(config),
-        "versions": {**machine.describe(), "bcnn": __version__},
-    }
-
-
-def _classifier_record(fitted: LinearClassifier, classes: tuple[str, ...]) -> dict[str, Any]:
-    names = ("kind", "C", "rescale", "converged", "gap", "num_iters", "temperature", "calibrated", "cv_accuracy")
-    return {**{name: getattr(fitted, name) for name in names}, "untrained": [classes[i] for i in fitted.absent]}
-
-
-def _notes(config: RunConfig, dataset: Dataset, decision: _Decision, metrics: dict[str, Any]) -> dict[str, Any]:
-    """What prediction needs besides the network."""
-    return {
-        "classes": list(dataset.classes),
-        "temperature": decision.temperature,
-        "calibrated": decision.calibrated,
-        "flips": config.flips,
-        "precision": config.precision,
-        "dataset": dataset.name,
-        "accuracy": metrics["accuracy"],
-        "config": configs.to_plain(config),
-    }

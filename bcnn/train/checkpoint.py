@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..files import from_json, write_tensors
+from ..metrics import Epoch, NonFinite, read_as
 from ..models.files import renamed
 
 FORMAT = "bcnn-checkpoint"
@@ -20,7 +21,7 @@ LAST, BEST = "last.safetensors", "best.safetensors"
 
 
 @dataclass
-class Progress:
+class State:
     """What is done; with the weights and momenta, all that a training needs to go on as if nothing had happened."""
 
     epoch: int = 1  # the one at work, from 1
@@ -30,17 +31,24 @@ class Progress:
     num_seen: int = 0
     epoch_s: float = 0.0  # spent on this epoch, and of that on waiting for images
     wait_s: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)  # a record an epoch, the 0th before training
+    history: tuple[Epoch, ...] = ()  # the first is of the network before training
     best_epoch: int = 0
-    nonfinite: list[dict[str, Any]] = field(default_factory=list)
+    nonfinite: tuple[NonFinite, ...] = ()
     num_in_a_row: int = 0  # steps skipped
     num_exceptions: int = 0  # matrices whose gradient met infinite or NaN entries
     num_sessions: int = 1
 
     @property
-    def best(self) -> dict[str, Any]:
+    def best(self) -> Epoch:
         """The record of the best epoch."""
-        return next(record for record in self.history if record["epoch"] == self.best_epoch)
+        return next(record for record in self.history if record.epoch == self.best_epoch)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> State:
+        """From a checkpoint."""
+        history = tuple(read_as(Epoch, record) for record in content["history"])
+        nonfinite = tuple(read_as(NonFinite, record) for record in content["nonfinite"])
+        return from_json(cls, {**content, "history": history, "nonfinite": nonfinite})
 
 
 _CAME_LATER: dict[str, Any] = {
@@ -48,7 +56,7 @@ _CAME_LATER: dict[str, Any] = {
 }  # options that earlier checkpoints do not name, and what they stood at
 
 
-def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, identity: Any) -> None:
+def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, identity: Any) -> None:
     """Write it; what was there before stays if that fails."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for name, parameter in model.named_parameters():
@@ -56,14 +64,12 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progres
         if momentum is not None:
             tensors[f"momentum.{name}"] = momentum
     tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    about = {"format": FORMAT, "progress": json.dumps(asdict(progress)), "identity": json.dumps(identity)}
+    about = {"format": FORMAT, "progress": json.dumps(asdict(state)), "identity": json.dumps(identity)}
     remedy = "The one before it is whole; make room and give the same command again, it goes on from there."
     write_tensors(path, tensors, about, who="finetune", remedy=remedy)
 
 
-def load(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]
-) -> Progress | None:
+def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]) -> State | None:
     """Give model and optimizer the state in the file; None if there is none, an error if it is of another training."""
     if not path.exists():
         return None
@@ -82,7 +88,7 @@ def load(
                     f"instead of {identity.get(name)!r}; choose another --out, or --no-resume to begin anew."
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            progress = _progress_from(json.loads(about["progress"]))
+            state = State.from_json(json.loads(about["progress"]))
     except SafetensorError as error:
         raise ValueError(
             f"{path}: expected a checkpoint of bcnn train, got: {error}; --no-resume begins anew."
@@ -92,17 +98,10 @@ def load(
     for name, parameter in model.named_parameters():
         if name in momenta:
             optimizer.state[parameter]["momentum_buffer"] = momenta[name].to(parameter.device)
-    progress.num_sessions += 1
-    return progress
+    state.num_sessions += 1
+    return state
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those with the prefix, without it; names of the first version become those of today."""
     return renamed({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
-
-
-def _progress_from(content: dict[str, Any]) -> Progress:
-    """Lists stay lists."""
-    progress = from_json(Progress, content)
-    progress.history, progress.nonfinite = list(progress.history), list(progress.nonfinite)
-    return progress

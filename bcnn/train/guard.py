@@ -7,7 +7,7 @@ Simply ignoring these cases worked well for fine-tuning". Here they are ignored 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,33 +16,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..errors import NonFiniteTrainingError
+from ..metrics import NonFinite
 from .module import Trained
 
 MOST_IN_A_ROW = 20  # steps skipped one after the other before it stops nevertheless
 
 
-@dataclass(frozen=True)
-class Event:
-    """One step that was not finite."""
-
-    epoch: int
-    batch: int  # of the epoch, from 0
-    what: str  # "loss" or "gradient"
-    layer: str
-    images: tuple[str, ...]  # of the part of the batch in which it was seen
-
-    def __str__(self) -> str:
-        named = ", ".join(self.images[:3]) + (f" and {len(self.images) - 3} more" if len(self.images) > 3 else "")
-        return (
-            f"{self.what} not finite in epoch {self.epoch}, batch {self.batch}, first in {self.layer}; images: {named}"
-        )
-
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**asdict(self), "images": list(self.images)}
-
-
-def decide(event: Event, policy: str, num_in_a_row: int) -> None:
+def decide(event: NonFinite, policy: str, num_in_a_row: int) -> None:
     """Raise where the run is to stop."""
     if policy == "stop":
         raise NonFiniteTrainingError(

@@ -6,13 +6,14 @@ Paper: Sec. 3.2, "This layer is initialized using logistic regression after whic
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Container
+from collections.abc import Container
 
 from ..classify.fit import fit_classifier
 from ..data.contract import TRAIN
 from ..features.folder import Features
 from ..features.team import Team
 from ..models.bcnn import BCNN, with_scorer
+from ..progress import Progress, within
 
 
 def initialise(
@@ -22,17 +23,11 @@ def initialise(
     *,
     c: float,
     team: Team,
-    tick: Callable[[str, int, int], None],
+    progress: Progress,
 ) -> BCNN:
-    """A copy of the network with a scorer that starts from a logistic regression on its own descriptors.
+    """A copy of the network with a scorer that starts from a logistic regression with C = `c` on its own descriptors.
 
-    Args:
-        model: without a scorer.
-        features: its descriptors.
-        names: the images to fit to; those for validation are not among them.
-        c: the C of the logistic regression.
-        team: whose leader computes it for all.
-        tick: hears of progress.
+    It is fitted to the images of these names, which are not held out, by the leader of the team for all processes.
     """
     start = with_scorer(copy.deepcopy(model), len(features.classes))
     if not start.scorer.can_start:  # type: ignore[union-attr]
@@ -41,8 +36,9 @@ def initialise(
 
     def fit() -> tuple[object, object]:
         fitted = fit_classifier(
-            matrix, matrix.labels, len(features.classes), kind="logistic", C=c, calibrate=False, tick=tick
-        )
+            matrix, matrix.labels, len(features.classes), kind="logistic", C=c, calibrate=False,
+            progress=within(progress, "logistic regression, "),
+        )  # fmt: skip
         return fitted.weight, fitted.bias
 
     weight, bias = team.lead(fit)

@@ -6,13 +6,28 @@ import csv
 import math
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from ..files import read_csv, write_csv, written_whole
+from ..metrics import Epoch, NonFinite
 
-STEPS = ("step", "epoch", "batch", "loss", "accuracy", "gradient_norm", "lr")
+
+@dataclass(frozen=True)
+class Step:
+    """A line of steps.csv."""
+
+    step: int  # from the beginning of the training
+    epoch: int
+    batch: int  # of the epoch
+    loss: float
+    accuracy: float
+    gradient_norm: float
+    lr: float
+
+
+STEPS = tuple(field.name for field in fields(Step))
 
 
 class Log:
@@ -48,31 +63,32 @@ class Log:
             folder, name="tensorboard", version="", purge_step=step, filename_suffix=f".{step}"
         )
 
-    def step(self, **values: Any) -> None:
-        """One step."""
+    def step(self, step: Step) -> None:
+        """Write down one step."""
         if self._write:
+            values = asdict(step)
             self._writer.writerow(values)
             self._file.flush()
             numbers = {f"step/{name}": values[name] for name in STEPS[3:] if math.isfinite(values[name])}
-            self._board.log_metrics(numbers, values["step"])
+            self._board.log_metrics(numbers, step.step)
 
-    def epoch(self, history: Sequence[dict[str, Any]], step: int) -> None:
+    def epoch(self, history: Sequence[Epoch], step: int) -> None:
         """The table of epochs so far; `step` is the next one."""
         if not self._write:
             return
-        write_csv(self.folder / "epochs.csv", history)
+        write_csv(self.folder / "epochs.csv", [asdict(epoch) for epoch in history])
         last = history[-1]
         numbers = {
-            f"epoch/{name.replace('val_', str(last['held_out']) + '_')}": value
-            for name, value in last.items()
+            f"epoch/{name.replace('val_', f'{last.held_out}_')}": value
+            for name, value in asdict(last).items()
             if isinstance(value, int | float) and math.isfinite(value)
         }
         self._board.log_metrics(numbers, max(0, step - 1))  # the last of its steps: a later session begins after it
 
-    def nonfinite(self, events: Sequence[dict[str, Any]]) -> None:
+    def nonfinite(self, events: Sequence[NonFinite]) -> None:
         """The batches that were left out, and the one that ended the run."""
         if self._write:
-            rows = [{**event, "images": "; ".join(event["images"])} for event in events]
+            rows = [{**asdict(event), "images": "; ".join(event.images)} for event in events]
             write_csv(self.folder / "nonfinite.csv", rows)
 
     def flush(self) -> None:

@@ -13,18 +13,20 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..errors import GradientExceptionWarning
+from ..metrics import Epoch, NonFinite
 from ..models.bcnn import BCNN
 from ..models.files import save as save_model
+from ..progress import Progress, silent
 from . import checkpoint, guard
-from .checkpoint import BEST, LAST, Progress
+from .checkpoint import BEST, LAST, State
 from .config import FinetuneConfig
-from .log import Log
+from .log import Log, Step
 from .module import Trained, make_optimizer, set_learning_rate
 from .plan import Item, Plan, in_parts, learning_rate, share_of
 from .signals import Interrupted, StopRequest
@@ -33,12 +35,6 @@ from .validate import validate
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-
-class Tick(Protocol):
-    """Hears of progress: stage, done, in all, and what there is to say besides."""
-
-    def __call__(self, stage: str, done: int, total: int, note: str = "") -> None: ...
 
 
 @dataclass(frozen=True)
@@ -57,16 +53,16 @@ class Task:
     identity: dict[str, Any]  # what makes it this training
 
 
-def finetune(task: Task, fabric: Fabric, *, resume: bool = True, tick: Tick) -> Progress:
+def finetune(task: Task, fabric: Fabric, *, resume: bool = True, progress: Progress = silent) -> State:
     """Train, and leave the best network in `task.model` and in best.safetensors."""
-    return _Training(task, fabric, tick).run(resume=resume)
+    return _Training(task, fabric, progress).run(resume=resume)
 
 
 class _Training:
     """One session."""
 
-    def __init__(self, task: Task, fabric: Fabric, tick: Tick):
-        self.task, self.fabric, self.tick = task, fabric, tick
+    def __init__(self, task: Task, fabric: Fabric, progress: Progress):
+        self.task, self.fabric, self.progress = task, fabric, progress
         self.plan = Plan(len(task.train.samples), task.config.batch_size, task.flips, task.seed)
         self.stop = StopRequest()
         self.saved_at = time.monotonic()
@@ -90,52 +86,52 @@ class _Training:
 
     # --- the whole --------------------------------------------------------------------------------------------------
 
-    def run(self, *, resume: bool) -> Progress:
+    def run(self, *, resume: bool) -> State:
         """Epochs until the last one is done."""
         task = self.task
         found = checkpoint.load(task.folder / LAST, task.model, self.optimizer, task.identity) if resume else None
-        self.progress = found or Progress()
+        self.state = found or State()
         self.log = Log(task.folder, self._step, fresh=found is None, write=self.fabric.is_global_zero)
         with self.log, self.stop, self.stepper.counting_exceptions():
-            if not self.progress.history:
+            if not self.state.history:
                 self._end_epoch(0)
             self._tell()
-            while self.progress.epoch <= task.config.epochs:
+            while self.state.epoch <= task.config.epochs:
                 self._epoch()
         self._take_best()
-        return self.progress
+        return self.state
 
     @property
     def _step(self) -> int:
         """Batches done, from the beginning."""
-        return (self.progress.epoch - 1) * self.plan.num_batches + self.progress.batch
+        return (self.state.epoch - 1) * self.plan.num_batches + self.state.batch
 
     def _epoch(self) -> None:
         """From wherever it stands to its end."""
-        progress = self.progress
-        shares = [self._share(batch) for batch in self.plan.epoch(progress.epoch)[progress.batch :]]
+        state = self.state
+        shares = [self._share(batch) for batch in self.plan.epoch(state.epoch)[state.batch :]]
         parts = [part for share in shares for part in share.parts]
         values = self.task.train.source.batches([item for part in parts for item in part], [len(p) for p in parts])
         self.network.train()
         for share in shares:
             began, waited = time.monotonic(), self.stepper.wait_s
             stop = self._one_step(share, values)
-            progress.epoch_s += time.monotonic() - began
-            progress.wait_s += self.stepper.wait_s - waited
+            state.epoch_s += time.monotonic() - began
+            state.wait_s += self.stepper.wait_s - waited
             self._tell()
             if stop:
                 self._leave()
             self._save_if_due()
-        self._end_epoch(progress.epoch)
+        self._end_epoch(state.epoch)
 
     def _share(self, batch: Sequence[Item]) -> Batch:
         own, count = share_of(batch, self.fabric.global_rank, self.fabric.world_size)
         return Batch(len(batch), count > 0, in_parts(own, self.task.batch))
 
     def _one_step(self, batch: Batch, values: Iterator[Tensor]) -> bool:
-        """Whether to leave after it."""
-        progress, config = self.progress, self.task.config
-        lr = learning_rate(config, progress.epoch - 1 + (progress.batch + 0.5) / self.plan.num_batches)
+        """Make one step; returns whether the training has been told to stop."""
+        state, config = self.state, self.task.config
+        lr = learning_rate(config, state.epoch - 1 + (state.batch + 0.5) / self.plan.num_batches)
         set_learning_rate(self.optimizer, lr)
         self._seed()
         outcome = self.stepper.gradient(batch, values, self.stop.number > 0)
@@ -143,68 +139,66 @@ class _Training:
             if config.clip is not None:
                 self.fabric.clip_gradients(self.network, self.wrapped_optimizer, max_norm=config.clip)
             self.wrapped_optimizer.step()
-            progress.num_in_a_row = 0
-            progress.loss_sum += outcome.loss * batch.num_images
-            progress.num_right += outcome.num_right
-            progress.num_seen += batch.num_images
+            state.num_in_a_row = 0
+            state.loss_sum += outcome.loss * batch.num_images
+            state.num_right += outcome.num_right
+            state.num_seen += batch.num_images
         self.wrapped_optimizer.zero_grad()
         if not outcome.is_finite:
             self._not_finite(batch)
-        progress.num_exceptions += outcome.num_exceptions
-        self.log.step(
-            step=self._step, epoch=progress.epoch, batch=progress.batch, loss=outcome.loss,
-            accuracy=outcome.num_right / batch.num_images, gradient_norm=outcome.norm, lr=lr,
-        )  # fmt: skip
-        progress.batch += 1
+        state.num_exceptions += outcome.num_exceptions
+        right = outcome.num_right / batch.num_images
+        self.log.step(Step(self._step, state.epoch, state.batch, outcome.loss, right, outcome.norm, lr))
+        state.batch += 1
         return outcome.stop
 
     def _seed(self) -> None:
-        self.plan.seed_step(self.progress.epoch, self.progress.batch, self.fabric.global_rank)
+        self.plan.seed_step(self.state.epoch, self.state.batch, self.fabric.global_rank)
 
     def _not_finite(self, batch: Batch) -> None:
         """Name layer and images, count, and stop if so configured."""
-        progress = self.progress
+        state = self.state
         self._seed()
-        event = guard.Event(progress.epoch, progress.batch, *self.stepper.where_not_finite(batch))
+        event = NonFinite(state.epoch, state.batch, *self.stepper.where_not_finite(batch))
         self.wrapped_optimizer.zero_grad()
-        self.log.nonfinite([*progress.nonfinite, event.record()])
+        self.log.nonfinite([*state.nonfinite, event])
         try:
-            guard.decide(event, self.task.config.on_nonfinite, progress.num_in_a_row + 1)
+            guard.decide(event, self.task.config.on_nonfinite, state.num_in_a_row + 1)
         except ArithmeticError:
-            progress.num_in_a_row = 0
+            state.num_in_a_row = 0
             self._save()
             raise
-        progress.nonfinite.append(event.record())
-        progress.num_in_a_row += 1
+        state.nonfinite += (event,)
+        state.num_in_a_row += 1
         if self.fabric.is_global_zero:
             warnings.warn(GradientExceptionWarning(f"finetune: skipped: {event}."), stacklevel=2)
 
     # --- between steps ----------------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
-        progress = self.progress
-        done = min(progress.batch * self.plan.batch_size, self.plan.num_images)
-        seen = max(progress.num_seen, 1)
-        note = f"loss {progress.loss_sum / seen:.3f}, accuracy {100 * progress.num_right / seen:.1f} %"
-        if progress.nonfinite:
-            note += f", {len(progress.nonfinite)} steps skipped"
-        last = progress.history[-1]
-        if last["val_accuracy"] is not None:
-            note += f"; {last['held_out']} {100 * last['val_accuracy']:.1f} %"
+        state = self.state
+        done = min(state.batch * self.plan.batch_size, self.plan.num_images)
+        seen = max(state.num_seen, 1)
+        note = f"loss {state.loss_sum / seen:.3f}, accuracy {100 * state.num_right / seen:.1f} %"
+        if state.nonfinite:
+            note += f", {len(state.nonfinite)} steps skipped"
+        last = state.history[-1]
+        if last.val_accuracy is not None:
+            note += f"; {last.held_out} {100 * last.val_accuracy:.1f} %"
         total = self.plan.num_images * self.task.config.epochs
-        before = (progress.epoch - 1) * self.plan.num_images
-        self.tick("training images", before + done, total, f"epoch {progress.epoch}: {note}")
+        before = (state.epoch - 1) * self.plan.num_images
+        self.progress("training images", before + done, total, f"epoch {state.epoch}: {note}")
 
     def _save_if_due(self) -> None:
         due = time.monotonic() - self.saved_at > 60 * self.task.config.checkpoint_minutes
-        if due and self.progress.batch < self.plan.num_batches:
+        if due and self.state.batch < self.plan.num_batches:
             self._save()
 
     def _save(self) -> None:
         self.log.flush()
         if self.fabric.is_global_zero:
             path = self.task.folder / LAST
-            checkpoint.save(path, self.task.model, self.optimizer, self.progress, self.task.identity)
+            checkpoint.save(path, self.task.model, self.optimizer, self.state, self.task.identity)
         self.saved_at = time.monotonic()
 
     def _leave(self) -> None:
@@ -216,34 +210,37 @@ class _Training:
 
     def _end_epoch(self, epoch: int) -> None:
         """Validate, note, keep the best, save; leave if told to."""
-        progress = self.progress
+        state = self.state
         record = self._record(epoch)
-        progress.history.append(record)
+        state.history += (record,)
         if epoch == 0 or self._is_best(record):
-            progress.best_epoch = epoch
+            state.best_epoch = epoch
             if self.fabric.is_global_zero:
                 save_model(self.task.model, self.task.folder / BEST, notes={"epoch": epoch})
         if epoch:
-            progress.epoch, progress.batch = epoch + 1, 0
-        progress.loss_sum, progress.num_right, progress.num_seen = 0.0, 0, 0
-        progress.epoch_s = progress.wait_s = 0.0
-        self.log.epoch(progress.history, self._step)
+            state.epoch, state.batch = epoch + 1, 0
+        state.loss_sum, state.num_right, state.num_seen = 0.0, 0, 0
+        state.epoch_s = state.wait_s = 0.0
+        self.log.epoch(state.history, self._step)
         self._save()
         if total(self.fabric, torch.tensor([float(self.stop.number)]))[0]:
             self._leave()
 
-    def _record(self, epoch: int) -> dict[str, Any]:
-        progress = self.progress
-        record: dict[str, Any] = {"epoch": epoch, "train_loss": None, "train_accuracy": None}
-        if epoch and progress.num_seen:
-            record["train_loss"] = progress.loss_sum / progress.num_seen
-            record["train_accuracy"] = progress.num_right / progress.num_seen
-        record |= {"val_loss": None, "val_accuracy": None, "held_out": None}
-        if self.task.held_out is not None:
-            record["val_loss"], record["val_accuracy"] = self._validate(self.task.held_out)
-            record["held_out"] = self.task.config.select_on
-        skipped = sum(event["epoch"] == epoch for event in progress.nonfinite)
-        return {**record, "num_skipped": skipped, "time_s": progress.epoch_s, "wait_s": progress.wait_s}
+    def _record(self, epoch: int) -> Epoch:
+        state, held_out = self.state, self.task.held_out
+        seen = state.num_seen if epoch else 0
+        val_loss, val_accuracy = (None, None) if held_out is None else self._validate(held_out)
+        return Epoch(
+            epoch=epoch,
+            train_loss=state.loss_sum / seen if seen else None,
+            train_accuracy=state.num_right / seen if seen else None,
+            val_loss=val_loss,
+            val_accuracy=val_accuracy,
+            held_out=None if held_out is None else self.task.config.select_on,
+            num_skipped=sum(event.epoch == epoch for event in state.nonfinite),
+            time_s=state.epoch_s,
+            wait_s=state.wait_s,
+        )
 
     def _validate(self, images: Images) -> tuple[float, float]:
         found = validate(
@@ -253,20 +250,19 @@ class _Training:
         if found.stop:
             self._leave()
         if found.problem is not None:
-            raise guard.spoilt_network(self.progress.epoch if self.progress.history else 0, *found.problem)
+            raise guard.spoilt_network(self.state.epoch if self.state.history else 0, *found.problem)
         return found.loss, found.accuracy
 
-    def _is_best(self, record: dict[str, Any]) -> bool:
-        """By loss or accuracy, then by the other; the last one where there is nothing to choose by."""
-        if record["val_accuracy"] is None:
-            return True
+    def _is_best(self, record: Epoch) -> bool:
+        """Compare loss or accuracy, then the other; without held-out images every epoch is better than the last."""
 
-        def merit(one: dict[str, Any]) -> tuple[float, float]:
-            by_loss = self.task.config.select_by == "loss"
-            loss, accuracy = -one["val_loss"], one["val_accuracy"]
-            return (loss, accuracy) if by_loss else (accuracy, loss)
+        def merit(one: Epoch) -> tuple[float, float]:
+            assert one.val_loss is not None
+            assert one.val_accuracy is not None
+            merits = -one.val_loss, one.val_accuracy
+            return merits if self.task.config.select_by == "loss" else merits[::-1]
 
-        return merit(record) > merit(self.progress.best)
+        return self.task.held_out is None or merit(record) > merit(self.state.best)
 
     def _take_best(self) -> None:
         """The weights of the best epoch."""

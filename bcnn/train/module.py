@@ -86,7 +86,7 @@ def _by_parameter(model: BCNN, names: list[str], option: str, factors: dict[str,
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Of every group, in proportion."""
+    """Set the learning rate of every group of parameters, each by its own factor."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group["lr_factor"]
 

@@ -39,7 +39,7 @@ class Plan:
 
     @property
     def num_batches(self) -> int:
-        """Of an epoch; the last one may be smaller."""
+        """The number of batches per epoch; the last one may be smaller."""
         return -(-self.num_images // self.batch_size)
 
     def epoch(self, number: int) -> list[list[Item]]:
@@ -66,7 +66,7 @@ def share_of(batch: Sequence[Item], rank: int, size: int) -> tuple[list[Item], i
 
 
 def in_parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
-    """A few at a time."""
+    """Cut a batch into parts of at most `size` images."""
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 

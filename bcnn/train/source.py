@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from ..data.contract import Dataset, Sample
 from ..data.preprocess import Preprocessing
 from ..features import folder as store
-from ..features.extract import ExtractOptions, Tick, decoded, extract, to_batch
+from ..features.extract import ExtractOptions, decoded, extract
 from ..features.team import Team
 from ..models.backbones.contract import Backbone
 from ..models.bcnn import BCNN
+from ..models.views import to_batch
+from ..progress import Progress
 from .plan import Item
 
 
@@ -29,7 +31,6 @@ class Source(Protocol):
 
     def batches(self, items: Sequence[Item], sizes: Sequence[int]) -> Iterator[Tensor]:
         """Input for so many images at a time."""
-        ...
 
 
 class Pixels:
@@ -138,9 +139,9 @@ class Stage(nn.Module):
 
 
 def store_maps(
-    model: BCNN, dataset: Dataset, layer: str, folder: Path, options: ExtractOptions, *, team: Team, tick: Tick
+    model: BCNN, dataset: Dataset, layer: str, folder: Path, options: ExtractOptions, *, team: Team, progress: Progress
 ) -> tuple[int, ...]:
     """Write the output of a frozen layer for every image, unless it is there; returns the shape of one image's."""
-    stage = Stage(model, layer)
-    extract(dataset, {folder: stage}, options, team=team, tick=tick)
-    return stage.shape
+    layers, stage = Stage(model, layer), "storing the output of frozen layers, images"
+    extract(dataset, {folder: layers}, options, team=team, progress=progress, stage=stage)
+    return layers.shape

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from ..data.contract import Sample
 from ..errors import GradientExceptionWarning
+from ..features.team import Team
 from . import guard
 from .module import Trained
 from .plan import Item
@@ -27,6 +28,8 @@ from .source import Source
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -155,16 +158,12 @@ def spoilt(parameters: Sequence[Tensor]) -> Tensor:
 
 
 def total(fabric: Fabric, sums: Tensor) -> Tensor:
-    """Over all processes."""
+    """Add up the sums of all processes."""
     if fabric.world_size == 1:
         return sums
     return fabric.all_reduce(sums.to(fabric.device), reduce_op="sum").cpu()  # type: ignore[union-attr]
 
 
-def gathered(fabric: Fabric, value: Any) -> list[Any]:
-    """Of all processes."""
-    if fabric.world_size == 1:
-        return [value]
-    everybody: list[Any] = [None] * fabric.world_size
-    torch.distributed.all_gather_object(everybody, value)
-    return everybody
+def gathered(fabric: Fabric, value: T) -> list[T]:
+    """The values of all processes."""
+    return Team(fabric.global_rank, fabric.world_size).gather(value)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class HeldOut(NamedTuple):
-    """Over all processes."""
+    """What all processes together have found."""
 
     loss: float
     accuracy: float

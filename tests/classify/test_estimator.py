@@ -150,13 +150,13 @@ def test_fitted_ones_can_be_cloned_and_pickled():
 
 def test_errors():
     arrays, labels = pictures()
-    with pytest.raises(ValueError, match="expected a label an image, got 12"):
+    with pytest.raises(ValueError, match="expected one label per image, got 12"):
         bcnn.Classifier(**TINY).fit(arrays, labels[:3])
     with pytest.raises(ValueError, match="got one class, across"):
         bcnn.Classifier(**TINY).fit(arrays[:2], ["across", "across"])
     with pytest.raises(ValueError, match=r"uint8 arrays \(H, W, 3\), got float64"):
         bcnn.Classifier(**TINY).fit([array / 255 for array in arrays], labels)
-    with pytest.raises(ValueError, match=r"a sample weight a label, got shape \(3,\) and 12 labels"):
+    with pytest.raises(ValueError, match=r"one sample weight per label, got shape \(3,\) and 12 labels"):
         bcnn.Classifier(**TINY).fit(arrays, labels, sample_weight=[1, 2, 3])
     X, y = blobs()
     with pytest.raises(ValueError, match=r"got -1\.0 in row 0"):

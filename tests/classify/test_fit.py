@@ -137,7 +137,7 @@ def test_memory_map_and_progress(tmp_path):
     np.save(tmp_path / "x.npy", X)
     heard = []
     fitted = fit_classifier(
-        as_matrix(np.load(tmp_path / "x.npy", mmap_mode="r")), labels, 4, tick=lambda *event: heard.append(event)
+        as_matrix(np.load(tmp_path / "x.npy", mmap_mode="r")), labels, 4, progress=lambda *event: heard.append(event)
     )
     assert torch.equal(fitted.weight, fit_classifier(as_matrix(X), labels, 4).weight)
     assert list(dict.fromkeys(stage for stage, _, _ in heard)) == ["gram", "train", "calibrate", "weights"]
@@ -234,8 +234,8 @@ def test_temperature():
         ({"groups": np.zeros(120, int)}, "one label per group"),
         ({"groups": np.zeros(3, int)}, "120 rows"),
         ({"matrix": np.full((120, 2), np.nan)}, "row 0, column 0"),
-        ({"sample_weight": np.ones(3)}, r"a sample weight a row, 120 rows, got shape \(3,\)"),
-        ({"sample_weight": 2.0}, r"a sample weight a row, 120 rows, got shape \(\)"),
+        ({"sample_weight": np.ones(3)}, r"a sample weight per row, 120 rows, got shape \(3,\)"),
+        ({"sample_weight": 2.0}, r"a sample weight per row, 120 rows, got shape \(\)"),
         ({"sample_weight": np.arange(120) - 5.0}, r">= 0 and finite, got -5\.0 in row 0"),
         ({"sample_weight": np.where(np.arange(120) == 7, np.nan, 1)}, "got nan in row 7"),
         ({"sample_weight": np.where(np.arange(120) == 7, np.inf, 1)}, "got inf in row 7"),

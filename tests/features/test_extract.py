@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from bcnn.features import extract as module
-from bcnn.features.extract import ExtractOptions, decoded, extract, for_dataset, to_batch
+from bcnn.features.extract import ExtractOptions, decoded, extract, for_dataset
 from bcnn.features.folder import Features, chunk_path
 from bcnn.models.bcnn import with_head
+from bcnn.models.views import to_batch
 from bcnn.pooling.head import PRESETS
 from tests.features.images import dataset_of, draw, network, picture_folder
 

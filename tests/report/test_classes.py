@@ -5,9 +5,10 @@ import pytest
 from PIL import Image
 
 from bcnn.data.contract import TEST, Sample
+from bcnn.metrics import Prediction
 from bcnn.report.classes import plot_confusion, plot_mistakes
 from bcnn.report.comparison import LAYOUT, records_of
-from bcnn.runs.predictions import Prediction
+from tests.report.runs import metrics_of
 
 
 @pytest.mark.parametrize("k", [2, 30, 150])
@@ -36,12 +37,7 @@ def test_the_surest_mistakes_are_shown_even_if_an_image_is_gone(tmp_path):
 
 def test_a_comparison_is_of_the_same_images():
     def metrics(preset, accuracy):
-        return {
-            "dataset": "d", "backbone": "b", "image_size": 8, "preset": preset, "accuracy": accuracy,
-            "interval95": [accuracy - 0.1, accuracy + 0.1], "top5_accuracy": 1.0, "num_test": 4, "num_features": 6,
-            "time_s": {"describe": 1.0, "fit": 2.0},
-            "versions": {"machine": "m", "threads": "2", "python": "3", "torch": "2", "bcnn": "0"},
-        }  # fmt: skip
+        return metrics_of(preset=preset, accuracy=accuracy, interval95=[accuracy - 0.1, accuracy + 0.1])
 
     def guesses(right):
         return [Prediction(str(i), (("x" if ok else "y", 1.0),), "x") for i, ok in enumerate(right)]

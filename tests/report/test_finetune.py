@@ -1,26 +1,21 @@
 """Runs beside each other: seeds are averaged, other options tell rows apart."""
 
-import copy
+from dataclasses import replace
 from statistics import mean, stdev
 
 import pytest
 
 from bcnn.files import read_csv, write_csv
+from bcnn.metrics import Epoch
 from bcnn.report import curves
 from bcnn.report import finetune as report
+from tests.report.runs import FINETUNE, metrics_of
 
 
 def metrics(*, seed=0, after=0.6, before=0.5, preset="improved_bcnn", selected_on="validation", **options):
-    return {
-        "preset": preset, "dataset": "cub", "backbone": "alexnet", "image_size": 224, "num_test": 100,
-        "accuracy": after, "versions": {"machine": "m", "threads": 2, "torch": "2", "python": "3"},
-        "config": {"seed": seed, "preset": [preset], "spec": f"cub:{seed}", "lr": 0.001, **options},
-        "finetune": {
-            "epochs": 15, "selected_on": selected_on, "best_epoch": 10 + seed, "num_skipped": seed,
-            "num_gradient_exceptions": 0, "train_s": 600.0, "before": {"accuracy": before},
-            "softmax": {"accuracy": 0.55},
-        },
-    }  # fmt: skip
+    changes = {"selected_on": selected_on, "best_epoch": 10 + seed, "num_skipped": seed, "before": {"accuracy": before}}
+    config = {"seed": seed, "preset": [preset], "spec": f"cub:{seed}", "lr": 0.001, **options}
+    return metrics_of(preset=preset, accuracy=after, config=config, finetune={**FINETUNE, **changes})
 
 
 def test_seeds_are_averaged():
@@ -56,10 +51,8 @@ def test_a_choice_on_the_test_split_makes_a_table_of_its_own():
 
 
 def test_runs_without_fine_tuning_are_refused():
-    frozen = copy.deepcopy(metrics())
-    del frozen["finetune"]
     with pytest.raises(ValueError, match="expected runs of bcnn train --finetune"):
-        report.records_of([frozen])
+        report.records_of([replace(metrics(), finetune=None)])
 
 
 def test_the_csv_file_gives_the_same_table(tmp_path):
@@ -72,12 +65,8 @@ def test_the_csv_file_gives_the_same_table(tmp_path):
 
 
 def test_curves_with_and_without_validation(tmp_path):
-    history = [
-        {"epoch": i, "train_loss": 1 / i if i else None, "train_accuracy": 0.5 if i else None, "val_loss": None,
-         "val_accuracy": None, "num_skipped": 0}
-        for i in range(3)
-    ]  # fmt: skip
+    history = [Epoch(i, 1 / i if i else None, 0.5 if i else None, None, None) for i in range(3)]
     curves.plot(history, 2, tmp_path / "a.png", selected_on="nothing: last epoch")
-    held_out = [{**record, "val_loss": 1.0, "val_accuracy": 0.4} for record in history]
+    held_out = [replace(record, val_loss=1.0, val_accuracy=0.4) for record in history]
     curves.plot(held_out, 1, tmp_path / "b.png", selected_on="test")
     assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()

@@ -9,9 +9,10 @@ import yaml
 
 import bcnn
 from bcnn.files import read_csv
+from bcnn.metrics import Prediction
 from bcnn.runs import predict as predicting
 from bcnn.runs.config import RunConfig, from_plain, to_plain
-from bcnn.runs.predictions import Prediction, predictions_of, to_csv, to_record
+from bcnn.runs.predictions import predictions_of, to_csv, to_record
 from bcnn.runs.train import train
 from tests.features.images import draw, picture_folder
 
@@ -98,14 +99,14 @@ def test_the_scores_are_the_networks_own(run):
 def test_evaluate_finds_the_same_accuracy_and_knows_its_classes(run, tmp_path, pictures):
     recognizer = predicting.open_run(run.folder)
     metrics = predicting.evaluate(recognizer, str(pictures), tmp_path / "e")
-    assert metrics["accuracy"] == run.metrics["accuracy"]
-    assert metrics["interval95"] == run.metrics["interval95"]
+    assert metrics.test.accuracy == run.metrics.test.accuracy
+    assert metrics.test.interval95 == run.metrics.test.interval95
     assert (tmp_path / "e" / "confusion.png").exists()
     some = picture_folder(tmp_path / "some", classes=2, train=1, test=2)
     with pytest.raises(ValueError, match="new or of the same images"):
         predicting.evaluate(recognizer, str(some), tmp_path / "e")
     part = predicting.evaluate(recognizer, str(some), tmp_path / "part")
-    assert part["num_test"] == 4
+    assert part.test.num_test == 4
     (some / "test" / "class_0").rename(some / "test" / "heron")
     (some / "train" / "class_0").rename(some / "train" / "heron")
     with pytest.raises(ValueError, match="1 others, such as 'heron'; it knows 'class_0' and 2 more"):
@@ -128,12 +129,14 @@ def test_presets_are_compared(pictures, tmp_path):
     assert [r.folder.name for r in runs] == ["average", "bcnn", "improved_bcnn"]
     records = read_csv(tmp_path / "r" / "comparison.csv")
     assert [record["preset"] for record in records] == ["average", "bcnn", "improved_bcnn"]
-    assert [float(record["accuracy"]) for record in records] == [r.metrics["accuracy"] for r in runs]
+    assert [float(record["accuracy"]) for record in records] == [r.metrics.test.accuracy for r in runs]
     assert records[2]["against"] == "bcnn"
-    assert float(records[2]["difference"]) == pytest.approx(runs[2].metrics["accuracy"] - runs[1].metrics["accuracy"])
+    assert float(records[2]["difference"]) == pytest.approx(
+        runs[2].metrics.test.accuracy - runs[1].metrics.test.accuracy
+    )
     assert 0 <= float(records[1]["p"]) <= 1
     text = (tmp_path / "r" / "comparison.md").read_text()
-    assert f"{100 * runs[0].metrics['accuracy']:.1f}" in text
+    assert f"{100 * runs[0].metrics.test.accuracy:.1f}" in text
     assert (tmp_path / "r" / "comparison.png").stat().st_size > 1000
     with pytest.raises(FileNotFoundError, match=r"name one of: .*improved_bcnn"):
         predicting.open_run(tmp_path / "r")
@@ -164,7 +167,7 @@ def test_a_failed_start_does_not_block_the_folder(pictures, run, tmp_path):
     with pytest.raises(ValueError, match=r"size is 32 there, 48 now"):
         train(config_for(pictures, size=48, features=shared), tmp_path / "r")
     (again,), _ = train(config_for(pictures, features=shared), tmp_path / "r")
-    assert again.metrics["accuracy"] == run.metrics["accuracy"]
+    assert again.metrics.test.accuracy == run.metrics.test.accuracy
     assert yaml.safe_load((tmp_path / "r" / "config.yaml").read_text())["size"] == 32
 
 
@@ -178,16 +181,16 @@ def test_a_class_that_cannot_be_learned(tmp_path):
     for path in (root / "train" / "class_2").iterdir():
         path.write_bytes(b"")
     (trained,), _ = train(config_for(root), tmp_path / "s")
-    assert trained.metrics["classifier"]["untrained"] == ["class_2"]
-    assert trained.metrics["per_class"]["class_2"]["accuracy"] == 0
+    assert trained.metrics.classifier.untrained == ("class_2",)
+    assert trained.metrics.test.per_class["class_2"].accuracy == 0
 
 
 @pytest.mark.parametrize("classifier", ["svm", "svm_squared", "logistic"])
 def test_every_classifier_learns(classifier, run, pictures, tmp_path):
     shared = config_for(pictures, classifier=classifier, features=str(run.folder / "features"))
     (trained,), _ = train(shared, tmp_path / "r")
-    assert trained.metrics["accuracy"] > 0.6
-    assert trained.metrics["classifier"]["kind"] == classifier
+    assert trained.metrics.test.accuracy > 0.6
+    assert trained.metrics.classifier.kind == classifier
 
 
 def test_broken_images_and_no_test_images(tmp_path):
@@ -199,9 +202,9 @@ def test_broken_images_and_no_test_images(tmp_path):
     table.write_text("\n".join(["path,label,split", *lines]))
     (trained,), done = train(config_for(table), tmp_path / "r")
     assert len(done.broken) == 1
-    assert trained.metrics["accuracy"] is None
-    assert trained.metrics["num_train"] == 9
-    assert list(trained.metrics["broken"]) == list(done.broken)
+    assert trained.metrics.test is None
+    assert trained.metrics.num_train == 9
+    assert list(trained.metrics.broken) == list(done.broken)
     assert (tmp_path / "r" / "model.safetensors").exists()
 
 

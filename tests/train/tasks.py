@@ -49,8 +49,8 @@ def task_on(dataset, folder: Path, *, config=CONFIG, model=None, batch=4, flips=
     return replace(task, **changes)
 
 
-def run(task: Task, *, resume=True, tick=quiet):
-    return finetune(task, start(), resume=resume, tick=tick)
+def run(task: Task, *, resume=True, progress=quiet):
+    return finetune(task, start(), resume=resume, progress=progress)
 
 
 def weights_of(model: BCNN) -> dict[str, torch.Tensor]:
@@ -68,13 +68,13 @@ class EnoughError(Exception):
 
 
 def stop_after(steps):
-    def tick(stage, done, total, note=""):
+    def progress(stage, done, total, note=""):
         nonlocal steps
         steps -= 1
         if steps == 0:
             raise EnoughError
 
-    return tick
+    return progress
 
 
 def last_weights(folder):

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from bcnn.errors import NonFiniteTrainingError, NotFiniteError
+from bcnn.metrics import NonFinite
 from bcnn.train import guard
 from bcnn.train.module import Trained
 from tests.train.tasks import small_network
@@ -95,7 +96,7 @@ def test_the_last_layers_weights():
 
 
 def test_stopping_and_skipping():
-    event = guard.Event(3, 17, "gradient", "head.normalizations.0 (MatrixSqrt)", ("a.jpg", "b.jpg", "c.jpg", "d.jpg"))
+    event = NonFinite(3, 17, "gradient", "head.normalizations.0 (MatrixSqrt)", ("a.jpg", "b.jpg", "c.jpg", "d.jpg"))
     with pytest.raises(NonFiniteTrainingError, match=r"epoch 3, batch 17.*MatrixSqrt.*a.jpg.*and 1 more.*skip"):
         guard.decide(event, "stop", 1)
     guard.decide(event, "skip", guard.MOST_IN_A_ROW - 1)

@@ -13,9 +13,9 @@ from tensorboardX.proto.event_pb2 import Event
 from torch import nn
 from torch.nn import functional
 
-from bcnn.features.extract import to_batch
 from bcnn.files import read_csv
 from bcnn.models.files import load, read_notes
+from bcnn.models.views import to_batch
 from bcnn.train.checkpoint import BEST, LAST
 from bcnn.train.plan import Plan, learning_rate
 from bcnn.train.signals import Interrupted
@@ -106,22 +106,21 @@ def uninterrupted(request, dataset, tmp_path_factory):
 def test_interrupted_anywhere_it_ends_at_the_same_weights(uninterrupted, dataset, tmp_path, steps):
     config, whole, first = uninterrupted
     with pytest.raises(EnoughError):
-        run(task_on(dataset, tmp_path / "torn", config=config), tick=stop_after(steps))
+        run(task_on(dataset, tmp_path / "torn", config=config), progress=stop_after(steps))
     torn = task_on(dataset, tmp_path / "torn", config=config)
     second = run(torn)
     assert second.num_sessions == 2
     assert_same(last_weights(whole.folder), last_weights(tmp_path / "torn"))
     assert_same(weights_of(whole.model), weights_of(torn.model))
     assert first.best_epoch == second.best_epoch
-    timed = ("time_s", "wait_s")
-    histories = [[{k: v for k, v in r.items() if k not in timed} for r in p.history] for p in (first, second)]
+    histories = [[replace(record, time_s=0, wait_s=0) for record in p.history] for p in (first, second)]
     assert histories[0] == histories[1]
     assert read_csv(whole.folder / "steps.csv") == read_csv(tmp_path / "torn" / "steps.csv")
 
 
 def test_a_torn_line_of_the_log_is_no_obstacle(dataset, tmp_path):
     with pytest.raises(EnoughError):
-        run(task_on(dataset, tmp_path), tick=stop_after(5))
+        run(task_on(dataset, tmp_path), progress=stop_after(5))
     with (tmp_path / "steps.csv").open("a") as file:
         file.write("6,2,")
     run(task_on(dataset, tmp_path))
@@ -152,8 +151,8 @@ def test_a_file_of_something_else_is_refused(dataset, tmp_path):
 def test_the_best_epoch_is_kept(dataset, tmp_path, by):
     task = task_on(dataset, tmp_path, config=replace(CONFIG, select_by=by, epochs=5, lr=0.2))
     progress = run(task)
-    key = {"loss": lambda r: -r["val_loss"], "accuracy": lambda r: (r["val_accuracy"], -r["val_loss"])}[by]
-    assert progress.best_epoch == max(progress.history, key=key)["epoch"]
+    key = {"loss": lambda r: -r.val_loss, "accuracy": lambda r: (r.val_accuracy, -r.val_loss)}[by]
+    assert progress.best_epoch == max(progress.history, key=key).epoch
     assert read_notes(tmp_path / BEST)["epoch"] == progress.best_epoch
     assert_same(weights_of(task.model), weights_of(load(tmp_path / BEST)))
 
@@ -168,15 +167,15 @@ def test_validation_is_the_mean_over_the_views(dataset, tmp_path):
         scores = model(images).unflatten(0, (2, -1)).mean(0)
     labels = torch.tensor([s.label for s in held_out])
     before = progress.history[0]
-    assert before["val_loss"] == pytest.approx(functional.cross_entropy(scores, labels).item(), rel=1e-5)
-    assert before["val_accuracy"] == pytest.approx((scores.argmax(-1) == labels).float().mean().item())
+    assert before.val_loss == pytest.approx(functional.cross_entropy(scores, labels).item(), rel=1e-5)
+    assert before.val_accuracy == pytest.approx((scores.argmax(-1) == labels).float().mean().item())
 
 
 def test_without_validation_the_last_epoch_counts(dataset, tmp_path):
     task = task_on(dataset, tmp_path, config=replace(CONFIG, val_share=0))
     progress = run(task)
     assert progress.best_epoch == CONFIG.epochs
-    assert progress.history[-1]["val_accuracy"] is None
+    assert progress.history[-1].val_accuracy is None
     last = last_weights(tmp_path)
     own = {f"model.{name}": value for name, value in weights_of(task.model).items()}
     assert_same(own, {name: last[name] for name in own})
@@ -222,11 +221,11 @@ def points(folder, tag):
 @pytest.mark.parametrize("steps", [2, 4, 5, 8])
 def test_tensorboard_shows_every_step_and_epoch_once(dataset, tmp_path, steps):
     with pytest.raises(EnoughError):
-        run(task_on(dataset, tmp_path), tick=stop_after(steps))
+        run(task_on(dataset, tmp_path), progress=stop_after(steps))
     progress = run(task_on(dataset, tmp_path))
     assert list(points(tmp_path, "step/loss")) == list(range(9))
     found = points(tmp_path, "epoch/validation_loss")
-    assert [found[step] for step in (2, 5, 8)] == pytest.approx([r["val_loss"] for r in progress.history[1:]])
+    assert [found[step] for step in (2, 5, 8)] == pytest.approx([r.val_loss for r in progress.history[1:]])
     run(task_on(dataset, tmp_path), resume=False)
     assert list(points(tmp_path, "step/loss")) == list(range(9))
 
@@ -250,7 +249,7 @@ def little_room(num_bytes):
 def test_a_full_disk_leaves_the_checkpoint_before_it(dataset, tmp_path):
     config = replace(CONFIG, val_share=0)  # no best one to write: the checkpoint is what does not fit
     with pytest.raises(EnoughError):
-        run(task_on(dataset, tmp_path, config=config), tick=stop_after(5))
+        run(task_on(dataset, tmp_path, config=config), progress=stop_after(5))
     before = (tmp_path / LAST).read_bytes()
     with little_room(len(before) // 2), pytest.raises(OSError, match=r"last.safetensors, got.*one before it is whole"):
         run(task_on(dataset, tmp_path, config=replace(config, checkpoint_minutes=0.0)))

@@ -105,7 +105,7 @@ def test_the_saving_of_the_upper_triangle_is_told():
 def test_a_checkpoint_from_before_an_option_is_taken_if_the_option_says_nothing_new(tmp_path):
     model = small_network()
     optimizer = make_optimizer(model, FinetuneConfig())
-    checkpoint.save(tmp_path / "last.safetensors", model, optimizer, checkpoint.Progress(), {"lr": 0.1})
+    checkpoint.save(tmp_path / "last.safetensors", model, optimizer, checkpoint.State(), {"lr": 0.1})
     load = partial(checkpoint.load, tmp_path / "last.safetensors", model, optimizer)
     assert load({"lr": 0.1, "decay_scale": []}) is not None
     with pytest.raises(ValueError, match="decay_scale"):

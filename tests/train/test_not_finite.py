@@ -86,9 +86,9 @@ def test_skipped_steps_are_counted_named_and_reported(dataset, tmp_path):
     expected = places_of(task, 5)
     with pytest.warns(GradientExceptionWarning, match="skipped: gradient not finite in epoch 1"):
         progress = run(task)
-    assert [(e["epoch"], e["batch"]) for e in progress.nonfinite] == expected
-    assert all(task.train.samples[5].name in e["images"] for e in progress.nonfinite)
-    assert [r["num_skipped"] for r in progress.history] == [0, 1, 1, 1]
+    assert [(e.epoch, e.batch) for e in progress.nonfinite] == expected
+    assert all(task.train.samples[5].name in e.images for e in progress.nonfinite)
+    assert [r.num_skipped for r in progress.history] == [0, 1, 1, 1]
     assert [row["batch"] for row in read_csv(tmp_path / "nonfinite.csv")] == [str(batch) for _, batch in expected]
     steps = read_csv(tmp_path / "steps.csv")
     assert len(steps) == 9
@@ -111,7 +111,7 @@ def test_an_image_that_is_not_finite(dataset, tmp_path, monkeypatch):
     task = spoilt(dataset, tmp_path, "skip", {5})
     with pytest.warns(GradientExceptionWarning, match=r"loss not finite in epoch 1, batch \d, first in the input"):
         progress = run(task)
-    assert [(e["epoch"], e["batch"]) for e in progress.nonfinite] == places_of(task, 5)
+    assert [(e.epoch, e.batch) for e in progress.nonfinite] == places_of(task, 5)
 
 
 def test_weights_beyond_rescue_stop_the_run_even_if_told_to_skip(dataset, tmp_path):

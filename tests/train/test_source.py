@@ -6,6 +6,7 @@ import torch
 from bcnn.data.contract import TRAIN
 from bcnn.features.extract import ExtractOptions
 from bcnn.features.team import Team
+from bcnn.progress import silent
 from bcnn.train.source import Pixels, Stage, StoredMaps, store_maps
 from tests.train.tasks import pictures, small_network
 
@@ -44,7 +45,7 @@ def test_stored_maps(samples, tmp_path, layer):
     model = small_network().eval()
     samples = dataset.of(TRAIN)
     options = ExtractOptions(batch=4, chunk=5)
-    shape = store_maps(model, dataset, layer, tmp_path / "maps", options, team=Team(), tick=lambda done, total: None)
+    shape = store_maps(model, dataset, layer, tmp_path / "maps", options, team=Team(), progress=silent)
     source = StoredMaps(tmp_path / "maps", [s.name for s in samples], shape, "cpu")
     maps = torch.cat(list(source.batches(ITEMS, [3, 2])))
     with torch.no_grad():

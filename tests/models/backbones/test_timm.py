@@ -118,9 +118,9 @@ def test_it_is_fine_tuned(tmp_path):
     for again in (False, True):
         tuning = FinetuneConfig(epochs=1, batch_size=4, freeze_until="layer1", checkpoint_activations=again)
         out = tmp_path / str(again)
-        (result,), _ = finetune(RunConfig(**small, finetune=tuning), out, start(), team=Team(), tick=quiet)
-        histories.append(result.metrics["finetune"]["history"][-1])
+        (result,), _ = finetune(RunConfig(**small, finetune=tuning), out, start(), team=Team(), progress=quiet)
+        histories.append(result.metrics.finetune.history[-1])
         model = bcnn.load(out / "model.safetensors")
         assert model.config.branches[0].freeze_until == "layer1"
-    assert histories[0]["train_loss"] == pytest.approx(histories[1]["train_loss"], rel=1e-5)
-    assert histories[0]["val_loss"] == pytest.approx(histories[1]["val_loss"], rel=1e-5)
+    assert histories[0].train_loss == pytest.approx(histories[1].train_loss, rel=1e-5)
+    assert histories[0].val_loss == pytest.approx(histories[1].val_loss, rel=1e-5)

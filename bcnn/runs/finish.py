@@ -1,0 +1,176 @@
+"""The end of a run: classifier, evaluation, and the files that tell of them.
+
+Paper: Sec. 3.2, "Training and evaluation": one-vs-rest linear SVMs with C = 1, predictions averaged over an image and
+its flipped copy.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import machine
+from ..classify.accuracy import Evaluation
+from ..classify.evaluate import Tested, fit_rows, score_rows
+from ..classify.gram import scores as linear_scores
+from ..data.contract import TEST, TRAIN, Dataset
+from ..features.folder import FeatureRows, Features
+from ..files import written_whole
+from ..metrics import (
+    METRICS,
+    EvaluationMetrics,
+    FineTuned,
+    FittedClassifier,
+    Measured,
+    Notes,
+    Prediction,
+    RunMetrics,
+    read_as,
+)
+from ..models.bcnn import BCNN, with_scorer
+from ..models.files import save
+from ..progress import Progress, within
+from ..report import classes as pictures
+from . import config as configs
+from .config import RunConfig
+from .predictions import predictions_of, write_predictions
+
+MODEL = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The finished run of one preset."""
+
+    preset: str
+    folder: Path
+    metrics: RunMetrics
+    predictions: list[Prediction]
+
+
+_Scored = tuple[BCNN, FittedClassifier, dict[str, float]]  # with its scorer, what is known of that, seconds
+
+
+def finish(
+    preset: str,
+    folder: Path,
+    config: RunConfig,
+    dataset: Dataset,
+    model: BCNN,
+    features: Features,
+    progress: Progress,
+    finetuned: FineTuned | None = None,
+) -> Trained:
+    """Fit the classifier of one preset, evaluate it, and write everything to the run folder.
+
+    A network that comes with a scorer was trained with it, and keeps it: no classifier is fitted then.
+    """
+    scored = _trained(model) if model.scorer is not None else _fitted(preset, config, model, features, progress)
+    whole, about, time_s = scored
+    tested, rows = test(whole, features), features.matrix(TEST).rows
+    names = [features.entries[row].name for row in rows]
+    predictions = predictions_of(tested.scores / about.temperature, names, dataset.classes, tested.labels)
+    evaluation = tested.evaluation(about.temperature)
+    metrics = RunMetrics(
+        preset=preset,
+        dataset=dataset.name,
+        listing=features.config.listing,
+        images=features.content,
+        num_classes=len(dataset.classes),
+        broken=features.broken,
+        backbone=model.config.backbone,
+        image_size=model.preprocessing.size,
+        num_features=model.descriptor_length,
+        seed=config.seed,
+        config=configs.to_plain(config),
+        versions=machine.describe(),
+        finetune=finetuned,
+        num_train=len(features.matrix(TRAIN).rows),
+        test=measured(evaluation, dataset.classes) if evaluation else None,
+        classifier=about,
+        time_s={"describe": features.time_s, **time_s},
+    )
+    notes = Notes(
+        classes=dataset.classes,
+        temperature=about.temperature,
+        calibrated=about.calibrated,
+        flips=config.flips,
+        precision=config.precision,
+        dataset=dataset.name,
+        accuracy=evaluation.accuracy if evaluation else None,
+        config=metrics.config,
+    )
+    save(whole, folder / MODEL, notes=asdict(notes))
+    write_results(folder, metrics, predictions, evaluation, dataset)
+    return Trained(preset, folder, metrics, predictions)
+
+
+def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, progress: Progress) -> _Scored:
+    """The scorer from a linear classifier on the descriptors."""
+    classes = features.classes
+    start = time.perf_counter()
+    fitted = fit_rows(
+        features.matrix(TRAIN),
+        len(classes),
+        kind=config.classifier,
+        C=config.C,
+        rescale=config.rescale,
+        seed=config.seed,
+        progress=within(progress, f"{preset}: "),
+    )
+    spent = {"fit": time.perf_counter() - start, **{f"fit: {stage}": s for stage, s in fitted.time_s.items()}}
+    about = read_as(FittedClassifier, {**vars(fitted), "untrained": [classes[i] for i in fitted.absent]})
+    return with_scorer(model, len(classes), fitted.weight, fitted.bias), about, spent
+
+
+def _trained(model: BCNN) -> _Scored:
+    """The scorer that the network was trained with, which no linear classifier can take the place of."""
+    about = FittedClassifier(
+        kind=model.config.scorer, C=None, converged=True, gap=None, num_iters=None, temperature=1.0,
+        calibrated=False, cv_accuracy=None,
+    )  # fmt: skip
+    return model, about, {"fit": 0.0}
+
+
+@torch.inference_mode()
+def test(model: BCNN, features: Features) -> Tested:
+    """What a network's own scorer says of the test images, from their descriptors."""
+    scorer: Any = model.scorer
+
+    def score(rows: FeatureRows) -> Tensor:
+        if scorer.is_linear:
+            return linear_scores(rows, scorer.weight.detach().cpu(), scorer.bias.detach().cpu())
+        device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        return torch.cat([model.score(part.to(device)).double().cpu() for part in rows.parts()])
+
+    return score_rows(features.matrix(TEST), score, len(features.classes))
+
+
+def measured(evaluation: Evaluation, classes: tuple[str, ...]) -> Measured:
+    """The measurements, with the accuracy of every class under its name."""
+    rows = zip(classes, evaluation.per_class, evaluation.counts, strict=True)
+    per_class = {name: {"accuracy": share, "num_test": count} for name, share, count in rows}
+    own = {"interval95": evaluation.interval, "num_test": evaluation.num_images, "per_class": per_class}
+    return read_as(Measured, {**vars(evaluation), **own})
+
+
+def write_results(
+    folder: Path,
+    metrics: RunMetrics | EvaluationMetrics,
+    predictions: list[Prediction],
+    evaluation: Evaluation | None,
+    dataset: Dataset,
+) -> None:
+    """Write metrics.json, predictions.csv and, where there are test images, the pictures."""
+    write_predictions(predictions, folder / "predictions.csv")
+    if evaluation is not None:
+        pictures.plot_confusion(evaluation.confusion.numpy(), dataset.classes, folder / "confusion.png")
+        pictures.plot_mistakes(predictions, {s.name: s for s in dataset.samples}, folder / "mistakes.png")
+    with written_whole(folder / METRICS) as temporary:
+        temporary.write_text(json.dumps(metrics.to_json(), indent=1) + "\n")
