@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import mean, stdev
 from textwrap import shorten
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,8 @@ from ..classify.paired import mean_interval, paired_interval, paired_p
 from ..report.document import Table
 from ..report.tables import interval, percent
 from . import paper
-from .contract import Block, Cell, Subject, jobs_of
+from .contract import Block, Cell, Cells, Jobs, jobs_of
+from .records import Subject
 from .results import Results
 
 NOT_RUN, NONE = "not run", "-"
@@ -31,10 +31,10 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Measured:
-    """Ours, of one cell."""
+    """Our numbers for one cell."""
 
-    accuracies: tuple[float, ...]  # one a seed
-    right: NDArray[np.float64] | None  # share of right answers, an entry a test image; None where it was not kept
+    accuracies: tuple[float, ...]  # one per seed
+    right: NDArray[np.float64] | None  # share of right answers, one entry per test image; None where it is not known
     num_test: int
     truth: tuple[int, ...] = ()  # true classes
 
@@ -58,19 +58,18 @@ class Measured:
 
 def measured(results: Results, cell: Cell) -> Measured | None:
     """From the results of the seeds that are there; None where there are none, or a run failed."""
-    found = [own for job in cell.jobs if (own := results.get(job)) is not None and own.get(cell.value) is not None]
+    found = [own for job in cell.jobs if (own := results.get(job)) and getattr(own, cell.value) is not None]
     if not found:
         return None
-    truths = {tuple(own.get("truth", ())) for own in found}
-    right = None
-    if cell.value == "accuracy" and len(truths) == 1 and truths != {()}:
-        right = np.mean([np.equal(own["truth"], own["predicted"]) for own in found], axis=0)
-    truth = truths.pop() if right is not None else ()
-    return Measured(tuple(own[cell.value] for own in found), right, found[0]["num_test"], truth)
+    accuracies, truth = tuple(getattr(own, cell.value) for own in found), found[0].truth
+    if cell.value != "accuracy" or not truth or any(own.truth != truth for own in found):
+        return Measured(accuracies, None, found[0].num_test)
+    right = np.mean([np.equal(own.truth, own.predicted) for own in found], axis=0)
+    return Measured(accuracies, right, found[0].num_test, truth)
 
 
 def failures(results: Results, cell: Cell) -> list[str]:
-    """Why there are no numbers although it was tried, one reason a seed."""
+    """Why there are no numbers although it was tried, one reason per seed."""
     return [why for job in cell.jobs if (why := results.failure(job)) is not None]
 
 
@@ -93,14 +92,14 @@ def reasons(results: Results, cells: Sequence[Cell]) -> str:
 
 def title_of(results: Results, subject: Subject, size: int, *, tuned: bool = False) -> str:
     """Dataset, as much of it as there is, network, its weights where they are not the usual ones, and its training."""
-    about = results.datasets.get((subject.dataset, subject.images), {})
     name = paper.dataset_title(subject.dataset)
     line = next((line for line in paper.table("datasets") if line["dataset"] == subject.dataset), None)
-    classes, images = about.get("num_classes"), about.get("num_images")
-    if line and about and (str(classes), str(images)) != (line["num_classes"], line["num_images"]):
-        name += f", {classes} of {line['num_classes']} classes, {images} of {line['num_images']} images"
-    elif about:
-        name += f", {classes} classes, {images} images"
+    if about := results.datasets.get((subject.dataset, subject.images)):
+        classes, images = about.num_classes, about.num_images
+        if line and (str(classes), str(images)) != (line["num_classes"], line["num_images"]):
+            name += f", {classes} of {line['num_classes']} classes, {images} of {line['num_images']} images"
+        else:
+            name += f", {classes} classes, {images} images"
     weights = "" if subject.weights == "default" else f", weights {subject.weights}"
     seeds = f", {len(subject.seeds)} seeds" if len(subject.seeds) > 1 else ""
     training = f", {subject.epochs} epochs{seeds}{recipe_of(subject)}" if tuned else ""
@@ -120,9 +119,9 @@ def recipe_of(subject: Subject) -> str:
 
 
 def accuracy_blocks(
-    cells: Callable[[Subject], Sequence[Cell]], labels: Sequence[str], *, size: str = "size", note: str = ""
+    cells: Cells, labels: Sequence[str], *, size: str = "size", note: str = ""
 ) -> Callable[[Results, Sequence[Subject]], list[Block]]:
-    """The tables of an experiment that consists of cells: as in the paper, then one a subject and part, in detail.
+    """The tables of an experiment that consists of cells: as in the paper, then one per subject and part, in detail.
 
     Args:
         cells: of a subject.
@@ -132,7 +131,7 @@ def accuracy_blocks(
     """
 
     def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
-        found: dict[tuple[Any, ...], Block] = {}  # by jobs: subjects may differ in what does not matter here
+        found: dict[object, Block] = {}  # by jobs: subjects may differ in what does not matter here
         subjects = widest(subjects, jobs_of(cells))
 
         def title_for(subject: Subject) -> str:
@@ -143,7 +142,7 @@ def accuracy_blocks(
             for part, group in groupby(cells(subject), key=lambda cell: cell.part):
                 some = list(group)
                 key = tuple((cell.value, cell.jobs) for cell in some)
-                if key not in found and any(results.get(job) is not None for cell in some for job in cell.jobs):
+                if key not in found and any(job in results for cell in some for job in cell.jobs):
                     said = "" if found else f"{NOTE} {note}".strip()  # once is enough
                     found[key] = accuracy_table(results, some, labels, f"{title}; {part}" if part else title, said)
         return [overview(results, subjects, cells, labels, title_for), *found.values()] if found else []
@@ -154,7 +153,7 @@ def accuracy_blocks(
 def overview(
     results: Results,
     subjects: Sequence[Subject],
-    cells: Callable[[Subject], Sequence[Cell]],
+    cells: Cells,
     labels: Sequence[str],
     title_for: Callable[[Subject], str],
 ) -> Table:
@@ -187,13 +186,7 @@ def _all_of(table: str, column: str, ours: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*(line[column] for line in paper.table(table)), *ours]))
 
 
-def _fullest(
-    results: Results,
-    subjects: Sequence[Subject],
-    cells: Callable[[Subject], Sequence[Cell]],
-    dataset: str,
-    network: str,
-) -> Subject:
+def _fullest(results: Results, subjects: Sequence[Subject], cells: Cells, dataset: str, network: str) -> Subject:
     """The subject of which there is most, the latest of equals."""
 
     def fullness(subject: Subject) -> tuple[int, int]:
@@ -224,18 +217,8 @@ def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str
          _p_to(best, own))
         for cell, own in zip(cells, values, strict=True)
     ]  # fmt: skip
-    header = (
-        *labels,
-        "paper",
-        "ours",
-        "95 % interval",
-        "difference",
-        "gain, paper",
-        "gain, ours",
-        "95 % interval",
-        "p",
-        "p, to the best",
-    )
+    gains = ("gain, paper", "gain, ours", "95 % interval", "p", "p, to the best")
+    header = (*labels, "paper", "ours", "95 % interval", "difference", *gains)
     return Table(
         title=title, header=header, rows=tuple(rows), num_labels=len(labels),
         strong=frozenset() if top is None else frozenset({(top, ours)}),
@@ -281,13 +264,13 @@ def _are_paired(own: Measured, other: Measured) -> bool:
     return own.right is not None and other.right is not None and own.truth == other.truth
 
 
-def widest(subjects: Sequence[Subject], jobs: Callable[[Subject], Sequence[Any]]) -> list[Subject]:
+def widest(subjects: Sequence[Subject], jobs: Jobs) -> list[Subject]:
     """Subjects without those that are part of another one, such as one seed of three."""
     sets = {subject: frozenset(jobs(subject)) for subject in subjects}
     return [subject for subject, own in sets.items() if not any(own < other for other in sets.values())]
 
 
-def found_of(results: Results, subjects: Sequence[Subject], jobs: Callable[[Subject], Sequence[Any]]) -> list[Subject]:
-    """Subjects that have a result, the widest ones."""
-    found = [subject for subject in subjects if any(results.get(job) is not None for job in jobs(subject))]
-    return widest(found, jobs)
+def found_of(results: Results, subjects: Sequence[Subject], jobs: Jobs) -> list[Subject]:
+    """The widest subjects that have a result; of those with the same jobs, the latest."""
+    found = [subject for subject in subjects if any(job in results for job in jobs(subject))]
+    return list({tuple(jobs(subject)): subject for subject in widest(found, jobs)}.values())

@@ -1,13 +1,10 @@
 """Accuracy of a frozen network under one head: SVMs on descriptors made from stored pooled matrices.
 
-Paper: Sec. 3.2 and 3.3. The network sees each image once for all heads: what is stored is A of Eq. (1) without its
-ridge, and a head adds the ridge and the normalizations.
+Paper: Sec. 3.2 and 3.3.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import tempfile
 import time
@@ -15,58 +12,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy
-import torch
-from torch import Tensor
 
 from ...classify.evaluate import fit_and_test
 from ...data.contract import TEST, TRAIN
 from ...features.folder import FeatureRows
-from ...parts.shapes import Maps, Spd
 from ...pooling import POOLINGS
 from ...pooling.head import PAPERS_EPS, Head, HeadConfig, make_config, options_of, with_options
-from ...pooling.triangle import dimension_of, full_matrix
-from ..contract import Subject, later, to_plain
-from .tuned import Tuned, papers_own
-
-if TYPE_CHECKING:
-    from ..gauge import Gauge
-    from ..workshop import Workshop
-
+from ..gauge import Gauge
+from ..plain import later
+from ..records import Outcome, Subject
+from ..stored import describe_stored, num_channels
+from ..workshop import Workshop
+from .source import Source, source_of
+from .tuned import papers_own
 
 SCRATCH = ".descriptors-"
 
 
 @dataclass(frozen=True)
-class Source:
-    """What stored features depend on, besides the pooling."""
+class FrozenResult:
+    """Accuracy on the test images, and what was predicted."""
 
-    dataset: str
-    images: str
-    network: str
-    weights: str
-    parameters: str
-    size: int
-    tuned: Tuned | None = None  # the fine-tuned network whose weights it has
-
-    @property
-    def slug(self) -> str:
-        """A folder's name."""
-        network = f"{self.network.replace('/', '-')}-{self.parameters[:8]}"
-        name = f"{self.dataset}-{self.images[:8]}_{network}_{self.size}"
-        return name if self.tuned is None else f"{name}_{self.tuned.scheme}_{_digest(self.tuned)}"
-
-
-def source_of(subject: Subject) -> Source:
-    """Of the frozen network."""
-    s = subject
-    return Source(s.dataset, s.images, s.network, s.weights, s.parameters, s.size)
-
-
-def _digest(tuned: Tuned) -> str:
-    return hashlib.sha256(json.dumps(to_plain(tuned), sort_keys=True).encode()).hexdigest()[:8]
+    accuracy: float
+    top5_accuracy: float | None
+    mean_class_accuracy: float
+    num_test: int
+    num_train: int
+    num_broken: int  # images that could not be read
+    truth: tuple[int, ...]  # true classes of the test images
+    predicted: tuple[int, ...]
+    num_features: int
+    converged: bool
+    time_s: dict[str, float]  # "fit"; "all", with normalizing and scores; "describe", the features, once for all heads
 
 
 @dataclass(frozen=True)
@@ -84,11 +64,8 @@ class Frozen:
 
     @property
     def name(self) -> str:
-        """The head."""
-        s = self.source
-        origin = "" if s.tuned is None else f" tuned as {s.tuned.scheme}, seed {s.tuned.seed}"
-        head = " > ".join((self.pooling, *self.normalize))
-        return f"{s.dataset}, {s.network} at {s.size} px{origin}: {head}"
+        """Dataset, network and head."""
+        return self.source.name_with(self.kind, " > ".join((self.pooling, *self.normalize)))
 
     @property
     def sources(self) -> tuple[tuple[Source, str], ...]:
@@ -96,26 +73,21 @@ class Frozen:
         return ((self.source, self.pooling),)
 
     @property
-    def before(self) -> tuple[Any, ...]:
-        """The fine-tuning that its weights come from."""
-        return () if self.source.tuned is None else (self.source.tuned,)
-
-    @property
     def head(self) -> HeadConfig:
-        """As `bcnn.Head` takes it."""
+        """The head as `bcnn.Head` takes it."""
         config = make_config(HeadConfig(self.pooling, self.normalize))
         ridge = {"eps": self.eps, "eps_scale": self.eps_scale}
         return with_options(config, ridge) if "eps" in options_of(POOLINGS, self.pooling) else config
 
     def seconds(self, gauge: Gauge) -> float:
         """Normalizing all views, one Gram matrix, the SVMs, the scores."""
-        num_train, num_all = gauge.num_images(self.source.dataset)
-        describe = 2 * num_all * gauge.normalize_s(self.source, self.head)
-        return describe + gauge.classify_s(self.source, self.head, num_train, num_all)
+        s, head = self.source, self.head
+        describe = 2 * gauge.num_images(s.dataset)[1] * gauge.normalize_s(s.network, s.size, head)
+        return describe + gauge.classify_s(s.dataset, Head(head).length(gauge.dim(s.network, s.size)))
 
-    def run(self, shop: Workshop) -> dict[str, Any]:
-        """Accuracy on the test images, and what was predicted."""
-        stored, num_classes = shop.stored(self.source, self.pooling), len(shop.dataset(self.source.dataset).classes)
+    def run(self, shop: Workshop) -> Outcome[FrozenResult]:
+        """Fit the SVMs on the training images and test them."""
+        stored, num_classes = self.source.stored(shop, self.pooling), len(shop.dataset(self.source.dataset).classes)
         head, begin = Head(self.head).eval(), time.perf_counter()
         own = stored.matrix(TRAIN)
         done = fit_and_test(
@@ -131,23 +103,21 @@ class Frozen:
         fitted, tested, found = done.classifier, done.tested, done.tested.evaluation()
         if found is None:
             raise ValueError(f"reproduce: expected test images of {self.source.dataset} that can be read, got none.")
-        return {
-            "accuracy": found.accuracy,
-            "top5_accuracy": found.top5_accuracy,
-            "mean_class_accuracy": found.mean_class_accuracy,
-            "num_test": found.num_images,
-            "num_train": len(own.rows),
-            "num_broken": len(stored.broken),
-            "truth": tested.labels.tolist(),
-            "predicted": tested.scores.argmax(1).tolist(),
-            "num_features": int(fitted.weight.shape[1]),
-            "converged": fitted.converged,
-            "time_s": {
-                "fit": sum(fitted.time_s.values()),
-                "all": time.perf_counter() - begin,
-                "describe": stored.time_s,
-            },
-        }
+        fit_s = sum(fitted.time_s.values())
+        result = FrozenResult(
+            accuracy=found.accuracy,
+            top5_accuracy=found.top5_accuracy,
+            mean_class_accuracy=found.mean_class_accuracy,
+            num_test=found.num_images,
+            num_train=len(own.rows),
+            num_broken=len(stored.broken),
+            truth=tuple(tested.labels.tolist()),
+            predicted=tuple(tested.scores.argmax(1).tolist()),
+            num_features=int(fitted.weight.shape[1]),
+            converged=fitted.converged,
+            time_s={"fit": fit_s, "all": time.perf_counter() - begin, "describe": stored.time_s},
+        )
+        return Outcome(result)
 
 
 def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: str = "bilinear") -> Frozen:
@@ -169,7 +139,7 @@ def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: st
 
 @contextmanager
 def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Iterator[numpy.ndarray]:
-    """Descriptors of stored features, one row a view, in a file that is removed afterwards."""
+    """Descriptors of stored features, one row per view, in a file that is removed afterwards."""
     width = head.length(num_channels(head, rows.shape[1]))
     shape = (rows.shape[0], width)
     needed = 4 * shape[0] * shape[1]
@@ -189,28 +159,7 @@ def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Ite
         for part in rows.parts():
             file[at : at + len(part)] = describe_stored(head, part.to(shop.options.device)).cpu().numpy()
             at += len(part)
-            shop.tick(f"{name}, images", at // rows.num_views, shape[0] // rows.num_views)
+            shop.progress(f"{name}, images", at // rows.num_views, shape[0] // rows.num_views)
         file.flush()
         del file
         yield numpy.memmap(place, numpy.float32, "r", shape=shape)
-
-
-def num_channels(head: Head, width: int) -> int:
-    """Of the features whose pooled form has so many numbers."""
-    return dimension_of(width) if _is_matrix(head) else width
-
-
-def _is_matrix(head: Head) -> bool:
-    return isinstance(head.pooling.shape(Maps(1)), Spd)
-
-
-@torch.inference_mode()
-def describe_stored(head: Head, stored: Tensor) -> Tensor:
-    """What the head would have made of the features themselves, shape (rows, d).
-
-    Args:
-        head: its pooling is what the features were stored with.
-        stored: the triangles of A without a ridge, or vectors, shape (rows, width).
-    """
-    pooled = full_matrix(stored) if _is_matrix(head) else stored
-    return head.normalize_matrix(head.pooling.complete(pooled))
