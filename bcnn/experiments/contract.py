@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..report.document import Picture, Table
-from .jobs.contract import Job
+from .jobs import Job
 from .jobs.frozen import FrozenResult
 from .records import Subject
 from .results import Results

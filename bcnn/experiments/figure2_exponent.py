@@ -82,8 +82,7 @@ def _curve(axes: Any, results: Results, subject: Subject) -> None:
 def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
     """The figure, then its numbers."""
     drawn = found_of(results, subjects, jobs_of(cells))
-    tables = accuracy_blocks(cells, ["p"])(results, drawn)
-    return [_picture(results, drawn), *tables] if drawn else []
+    return [_picture(results, drawn), *accuracy_blocks(cells, ["p"])(results, drawn)] if drawn else []
 
 
 EXPERIMENT = Experiment("Figure 2", __doc__, jobs_of(cells), blocks)

@@ -79,28 +79,25 @@ def _errors(own: GradientErrorsResult | None, method: str) -> tuple[str, str]:
     if error is None:
         return NONE, NONE
     bad = f" ({error.num_nonfinite} of {error.num_matrices} not finite)" if error.num_nonfinite else ""
-    root, gradient = (
-        "none" if math.isnan(value) else f"{value:.1e}" for value in (error.root_error, error.gradient_error)
-    )
+    both = (error.root_error, error.gradient_error)
+    root, gradient = ("none" if math.isnan(value) else f"{value:.1e}" for value in both)
     return root, gradient + bad
 
 
 def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
     """What the authors say, made-up matrices, then real ones."""
-    found: list[Block] = []
-    seen = set()
+    found: dict[GradientErrors, Block] = {}  # by the first of their jobs, which several subjects may have
     for subject in subjects:
         tables = {f"Made-up matrices, {name}": some for name, some in made_up(subject).items()}
         title = title_of(results, subject, subject.size)
         tables |= {f"{title}, {REAL_TITLES[name]}": some for name, some in real(subject).items()}
         for name, some in tables.items():
-            if some[0] not in seen and any(results.get(job) for job in some):
-                seen.add(some[0])
-                found.append(_table(results, name, some, "" if found else NOTE))
+            if some[0] not in found and any(results.get(job) for job in some):
+                found[some[0]] = _table(results, name, some, "" if found else NOTE)
     columns = ("source", "method", "root_error", "gradient_error")
     printed = tuple(tuple(line[name] for name in columns) for line in paper.table("gradient_precision"))
     said = Table("What the authors say", ("where", "method", "root", "gradient"), printed, num_labels=2, note=AUTHORS)
-    return [said, *found] if found else []
+    return [said, *found.values()] if found else []
 
 
 EXPERIMENT = Experiment("Precision of gradients", __doc__, jobs, blocks)

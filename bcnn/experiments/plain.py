@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from dataclasses import MISSING, field, fields, is_dataclass
-from functools import lru_cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -32,12 +31,9 @@ def short_digest(content: Any) -> str:
 
 
 def from_plain(kind: Any, content: Any, *, strict: bool = True) -> Any:
-    """What `to_plain` made JSON of.
+    """What `to_plain` made JSON of: a record of this kind, or the value of a field of this type.
 
-    Args:
-        kind: a dataclass, or a type of one of its fields.
-        content: the JSON.
-        strict: whether fields that the dataclass does not have are an error; else they are left out.
+    A field that the dataclass does not have is an error, or is left out where that is not to be strict.
     """
     if is_dataclass(kind):
         return _record(kind, content, strict=strict)
@@ -60,10 +56,5 @@ def _record(kind: Any, content: Any, *, strict: bool) -> Any:
     if missing or (unknown and strict):
         what = f"no field {missing[0]!r}" if missing else f"an unknown field {unknown[0]!r}"
         raise ValueError(f"expected the fields of {kind.__name__}, got {what}; another version may have written it")
-    hints = _hints(kind)
+    hints = get_type_hints(kind)
     return kind(**{name: from_plain(hints[name], content[name], strict=strict) for name in known if name in content})
-
-
-@lru_cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)

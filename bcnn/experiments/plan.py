@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import EXPERIMENTS
-from .contract import Jobs
 from .gauge import Gauge
-from .jobs.contract import Job, before
+from .jobs import Job, before
 from .jobs.source import Source
 from .jobs.tuned import Tuned
 from .records import Subject
@@ -59,15 +58,11 @@ def make_plan(
 ) -> Plan:
     """Jobs of all artifacts once each, grouped so that features of one network are in use at a time.
 
-    Args:
-        artifacts: names of `EXPERIMENTS`.
-        subjects: what to do them on.
-        results: what is there already.
-        shop: data and features.
-        finetune: whether networks are to be fine-tuned; if not, only results of earlier runs that are found count.
+    Without `finetune` no network is fine-tuned; results of earlier runs that are found count nevertheless.
     """
     gauge = Gauge(shop)
-    wanted = {name: _unique(EXPERIMENTS[name].jobs, subjects) for name in artifacts}
+    asked = {name: [job for own in subjects for job in EXPERIMENTS[name].jobs(own)] for name in artifacts}
+    wanted = {name: list(dict.fromkeys(jobs)) for name, jobs in asked.items()}
     every = list(dict.fromkeys(job for jobs in wanted.values() for job in jobs))
     possible = [job for job in every if finetune or _is_possible(job, results, shop)]
     missing = [job for job in possible if job not in results]
@@ -83,10 +78,6 @@ def make_plan(
         steps += [Step(job.name, seconds[job], job=job) for job in own]
     shares = [_share(name, jobs, seconds, results) for name, jobs in wanted.items()]
     return Plan(tuple(steps), tuple(shares), len(every) - len(possible))
-
-
-def _unique(jobs: Jobs, subjects: Iterable[Subject]) -> list[Job[Any]]:
-    return list(dict.fromkeys(job for subject in subjects for job in jobs(subject)))
 
 
 def _is_possible(job: Job[Any], results: Results, shop: Workshop) -> bool:
@@ -112,9 +103,8 @@ def _sources(jobs: Iterable[Job[Any]]) -> dict[Source, tuple[str, ...]]:
 
 def _describing(source: Source, poolings: tuple[str, ...], shop: Workshop, gauge: Gauge) -> Step:
     missing = source.num_missing(shop, poolings)
-    seconds = 2 * missing * gauge.view_s(source.network, source.size)
-    name = f"describe images: {source.slug}"
-    return Step(name, seconds, source=source, poolings=poolings, num_images=missing)
+    seconds = 2 * missing * gauge.view(source.network, source.size).seconds
+    return Step(f"describe images: {source.slug}", seconds, source=source, poolings=poolings, num_images=missing)
 
 
 def _share(name: str, jobs: Sequence[Job[Any]], seconds: Mapping[Job[Any], float], results: Results) -> Share:

@@ -25,7 +25,7 @@ from .results import FILE, Results, job_to_plain
 from .run_folder import METRICS, Epoch, TunedResult
 from .run_section import confusion_counts, section_of_run
 from .table1_normalization import job as row
-from .tables import NOT_RUN, title_of
+from .tables import NOT_RUN, found_of, title_of
 
 TITLES = ("Improved bilinear pooling, reproduced", "Runs of bcnn train")
 SUFFIXES = {".md": render_markdown, ".tex": render_latex}
@@ -44,13 +44,10 @@ def write_report(folders: Sequence[Path], page: Path) -> list[Path]:
     for suffix in SUFFIXES:
         _check_ours(page.with_suffix(suffix))
     write_page(document, page)
-    written = [page]
     for suffix, render in SUFFIXES.items():
-        path = page.with_suffix(suffix)
-        with written_whole(path) as temporary:
+        with written_whole(page.with_suffix(suffix)) as temporary:
             temporary.write_text(render(document), encoding="utf-8", errors="backslashreplace")
-        written.append(path)
-    return written
+    return [page, *map(page.with_suffix, SUFFIXES)]
 
 
 def _check_ours(path: Path) -> None:
@@ -117,9 +114,6 @@ def _artifacts(results: Results) -> Iterable[Section]:
         yield Section(experiment.title, name, text, blocks)
 
 
-# --- fine-tuning ------------------------------------------------------------------------------------------------------
-
-
 def _curves(results: Results) -> Iterable[Section]:
     """Held-out loss and accuracy by epoch, one line per scheme."""
     from matplotlib.figure import Figure
@@ -140,12 +134,9 @@ def _curves(results: Results) -> Iterable[Section]:
         figure = Figure(figsize=(9, 3.8), layout="constrained")
         for axes, what, scale in zip(figure.subplots(1, 2), ("val_loss", "val_accuracy"), (1, 100), strict=True):
             _draw(axes, schemes, what, scale)
-        blocks.append(
-            picture_of(
-                figure, title=title, alt=f"Held-out loss and accuracy by epoch for {', '.join(schemes)}.",
-                note="On images cut from the training split; a line a scheme, the mean over its seeds.",
-            )
-        )  # fmt: skip
+        note = "On images cut from the training split; a line a scheme, the mean over its seeds."
+        alt = f"Held-out loss and accuracy by epoch for {', '.join(schemes)}."
+        blocks.append(picture_of(figure, title=title, alt=alt, note=note))
     if blocks:
         yield Section("Curves of fine-tuning", "curves", (), tuple(blocks))
 
@@ -164,18 +155,11 @@ def _draw(axes: Any, schemes: dict[str, list[tuple[Epoch, ...]]], what: str, sca
     axes.legend(fontsize=8)
 
 
-# --- confusions -------------------------------------------------------------------------------------------------------
-
-
 def _confusions(results: Results) -> Iterable[Section]:
     """Of the improved B-CNN with frozen networks: the matrix, and the pairs of classes most often confused."""
     blocks: list[Table | Picture] = []
-    seen = set()
-    for subject in results.subjects:
-        job = row(subject, "sqrt + sgnsqrt")
-        own = results.get(job)
-        if own is not None and job not in seen:
-            seen.add(job)
+    for subject in found_of(results, results.subjects, lambda own: [row(own, "sqrt + sgnsqrt")]):
+        if own := results.get(row(subject, "sqrt + sgnsqrt")):
             blocks += _confusion(results, subject, own)
     if blocks:
         yield Section("Confusions", "confusions", ("Improved B-CNN, frozen network.",), tuple(blocks))
@@ -197,12 +181,14 @@ def _confusion(results: Results, subject: Subject, own: FrozenResult) -> list[Ta
     return [picture, table] if rows else [picture]
 
 
-# --- how it was measured ----------------------------------------------------------------------------------------------
-
-
 def costs(results: Results) -> Table:
     """What all of it took: describing images, then the measurements per artifact and network."""
-    rows = [("describing images", name, "", f"{s / 60:.1f}", "") for name, s in _described(results).items()]
+    described = {
+        job.source.name_with(): own.result.time_s["describe"]  # of all poolings in one pass
+        for job, own in results.measurements.items()
+        if isinstance(job, Frozen) and isinstance(own.result, FrozenResult)
+    }
+    rows = [("describing images", name, "", f"{seconds / 60:.1f}", "") for name, seconds in described.items()]
     for name, experiment in EXPERIMENTS.items():
         for network in dict.fromkeys(subject.network for subject in results.subjects):
             own = [subject for subject in results.subjects if subject.network == network]
@@ -218,23 +204,13 @@ def costs(results: Results) -> Table:
     )  # fmt: skip
 
 
-def _described(results: Results) -> dict[str, float]:
-    """Seconds by source, of all poolings in one pass."""
-    return {
-        job.source.name_with(): own.result.time_s["describe"]
-        for job, own in results.measurements.items()
-        if isinstance(job, Frozen) and isinstance(own.result, FrozenResult)
-    }
-
-
 def _times(results: Results) -> Section:
     rows = []
     for own in results.measurements.values():
         seconds = own.result.train_s if isinstance(own.result, TunedResult) else own.time_s
         rows.append((own.job.name, f"{seconds:.0f}", own.date[:10]))
-    note = (
-        "Of a frozen network: normalizing, classifier and scores, features described before; of a tuned one: training."
-    )
+    what = "normalizing, classifier and scores, features described before"
+    note = f"Of a frozen network: {what}; of a tuned one: training."
     table = Table("Seconds a measurement", ("measurement", "s", "date"), tuple(rows), note=note)
     return Section("Times", "times", (), (costs(results), table))
 
@@ -245,8 +221,6 @@ def _about(results: Results) -> Section:
     for own in results.measurements.values():
         versions = {**own.versions, "commit": own.commit}
         groups[json.dumps(versions, indent=1)].append(json.dumps(job_to_plain(own.job)))
-    blocks = [
-        Details(f"{len(jobs)} measurements: versions and configurations", "\n".join([versions, *jobs]))
-        for versions, jobs in groups.items()
-    ]
-    return Section("Configurations and versions", "configurations", (), tuple(blocks))
+    title = "measurements: versions and configurations"
+    blocks = tuple(Details(f"{len(jobs)} {title}", "\n".join([own, *jobs])) for own, jobs in groups.items())
+    return Section("Configurations and versions", "configurations", (), blocks)

@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from .jobs import JOBS
-from .jobs.contract import Job
+from .jobs import JOBS, Job
 from .plain import from_plain, to_plain
 from .records import DatasetInfo, Failed, Outcome, Subject
 
@@ -68,13 +67,9 @@ class Results:
 
     def add(self, job: Job[R], outcome: Outcome[R | Failed], time_s: float) -> None:
         """Write a measurement down."""
-        date = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self._append(
-            {
-                "what": MEASUREMENT, "job": job_to_plain(job), "result": to_plain(outcome.result),
-                "time_s": round(time_s, 2), "versions": outcome.versions, "commit": outcome.commit, "date": date,
-            }
-        )  # fmt: skip
+        line = {"what": MEASUREMENT, "job": job_to_plain(job), "result": to_plain(outcome.result)}
+        line |= {"time_s": round(time_s, 2), "versions": outcome.versions, "commit": outcome.commit}
+        self._append({**line, "date": datetime.now(timezone.utc).isoformat(timespec="seconds")})
 
     def add_subject(self, subject: Subject, about: DatasetInfo) -> None:
         """Make known what is measured, once each: with it, tables know which of their cells are missing."""
@@ -88,7 +83,8 @@ class Results:
         self.datasets |= other.datasets
         self.subjects += [subject for subject in other.subjects if subject not in self.subjects]
         for job, own in other.measurements.items():
-            self.measurements[job] = max(self.measurements.get(job, own), own, key=_worth)
+            both = (self.measurements.get(job, own), own)
+            self.measurements[job] = max(both, key=lambda one: (not isinstance(one.result, Failed), one.date))
 
     def _append(self, line: dict[str, Any]) -> None:
         if self.path is not None:
@@ -131,8 +127,7 @@ def _measurement(content: dict[str, Any]) -> Measurement[Any]:
     kinds = JOBS[job["kind"]]
     plain = {name: value for name, value in _translated(job).items() if name != "kind"}
     own = {"job": from_plain(kinds[0], plain), "result": from_plain(Failed if "failed" in result else kinds[1], result)}
-    measurement: Measurement[Any] = from_plain(Measurement, {**content, **own})
-    return measurement
+    return from_plain(Measurement, {**content, **own})
 
 
 # What a fine-tuning depended on besides its scheme before jobs said so.
@@ -156,10 +151,6 @@ def _translated(job: dict[str, Any]) -> dict[str, Any]:
     said = {name: own.pop(name) for name in tuple(own) if name in _UNSAID}
     options = {**own, "rescale": "none", "finetune": {**_UNSAID, **said}}
     return {**job, "options": json.dumps(options, sort_keys=True)}
-
-
-def _worth(measurement: Measurement[Any]) -> tuple[bool, str]:
-    return not isinstance(measurement.result, Failed), measurement.date
 
 
 def _whole_bytes(path: Path) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from ..data.contract import TEST, TRAIN
 from ..errors import NonFiniteTrainingError
 from ..progress import Progress
-from .jobs.contract import before
+from .jobs import before
 from .jobs.frozen import SCRATCH
 from .jobs.source import Source
 from .plan import Plan, Step
@@ -71,12 +71,7 @@ def carry_out(plan: Plan, results: Results, shop: Workshop, *, overall: str = "a
     """Do all steps; one that fails is reported at the end, and those that need it are left out.
 
     A training that diverges is a result: it is written down, with the reason.
-
-    Args:
-        plan: the steps.
-        results: what is measured goes there.
-        shop: data, features, and who hears of progress.
-        overall: the stage of the progress that counts percent of the plan's seconds.
+    The stage `overall` of the shop's progress counts percent of the plan's seconds.
     """
     failures: list[Failure] = []
     broken: set[Source] = set()  # without features
@@ -91,7 +86,7 @@ def carry_out(plan: Plan, results: Results, shop: Workshop, *, overall: str = "a
 
     for step in plan.steps:
         tell(behind)
-        if not _rests_on(step, broken):
+        if step.job is None or not any(source in broken for source, _ in step.job.sources):
             begin = time.perf_counter()
             try:
                 outcome = _do(step, results, shop, partial(within, step))
@@ -105,10 +100,6 @@ def carry_out(plan: Plan, results: Results, shop: Workshop, *, overall: str = "a
         behind += step.seconds
     tell(behind)
     return failures
-
-
-def _rests_on(step: Step, broken: set[Source]) -> bool:
-    return step.job is not None and any(source in broken for source, _ in step.job.sources)
 
 
 def _do(step: Step, results: Results, shop: Workshop, progress: Progress) -> Outcome[Any] | None:

@@ -85,20 +85,20 @@ def read_run(folder: Path) -> Run:
         if tuning := content.get("finetune"):
             accuracies = {name: tuning[name]["accuracy"] for name in ("before", "softmax")}
             content["finetune"] = {**content, **tuning, **accuracies}
-        run: Run = from_plain(Run, content, strict=False)
+        return from_plain(Run, content, strict=False)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{folder / METRICS}: expected that of a run of bcnn train, got: {error!r}; remove it, or leave it out."
         ) from None
-    return run
 
 
 def _predictions(path: Path, classes: list[str]) -> dict[str, list[int]]:
     """True and predicted classes of the test images."""
-    numbers = {text_of(name): i for i, name in enumerate(classes)}
-    lines: list[dict[str, str]] = []
-    if path.exists():
+    found: dict[str, list[int]] = {"truth": [], "predicted": []}
+    if classes and path.exists():
+        numbers = {text_of(name): i for i, name in enumerate(classes)}
         with path.open(newline="", encoding="utf-8") as file:
-            lines = list(csv.DictReader(file))
-    columns = {"truth": "truth", "predicted": "class1"} if classes else {}
-    return {name: [numbers[line[column]] for line in lines] for name, column in columns.items()}
+            for line in csv.DictReader(file):
+                found["truth"].append(numbers[line["truth"]])
+                found["predicted"].append(numbers[line["class1"]])
+    return found

@@ -21,8 +21,7 @@ def section_of_run(folder: Path, number: int) -> Section:
     run = read_run(folder)
     blocks: list[Table | Picture | Details] = [_numbers(run)]
     if tuned := run.finetune:
-        history = [vars(epoch) for epoch in tuned.history]
-        figure = curves_figure(history, tuned.best_epoch, selected_on=tuned.selected_on)
+        figure = curves_figure(list(map(vars, tuned.history)), tuned.best_epoch, selected_on=tuned.selected_on)
         blocks.append(picture_of(figure, title="Training", alt="Loss and accuracy by epoch, the chosen epoch marked."))
     if run.truth:
         figure = confusion_figure(confusion_counts(run.truth, run.predicted, len(run.classes)), run.classes)

@@ -26,9 +26,7 @@ def cells(subject: Subject) -> list[Cell]:
     return [
         Cell(
             (name,), tuned(subject, scheme), value=value, part=f"{when} fine-tuning",
-            paper=printed(
-                "table2_finetuning", subject.dataset, network=subject.network, normalization=name, when=when
-            ),
+            paper=printed("table2_finetuning", subject.dataset, network=subject.network, normalization=name, when=when),
         )
         for when, value in WHEN.items()
         for name, scheme in NORMALIZATIONS.items()

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..report.document import Table
 from .contract import Block, Cell, Experiment
-from .jobs.contract import Job
+from .jobs import Job
 from .jobs.forward_time import ForwardTime
 from .jobs.frozen import frozen
 from .jobs.source import source_of
@@ -50,9 +50,8 @@ SCHEMES = {"LYAP": "lyapunov", "SVD": "svd_truncated", "Faster: identity gradien
 
 def left(subject: Subject) -> list[Cell]:
     """Accuracy of frozen networks."""
-    heads = {"0": job(subject, "sgnsqrt")}
-    for column, text in FORWARD.items():
-        heads[column] = frozen(subject, (text, "signed_sqrt", "l2"), SQRT_EPS)
+    roots = {name: frozen(subject, (text, "signed_sqrt", "l2"), SQRT_EPS) for name, text in FORWARD.items()}
+    heads = {"0": job(subject, "sgnsqrt"), **roots}
     return [Cell((name,), (own,), _printed(subject, "forward", name), part=LEFT) for name, own in heads.items()]
 
 

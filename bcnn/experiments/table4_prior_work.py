@@ -53,21 +53,18 @@ def _rows(results: Results, subject: Subject) -> list[tuple[str, ...]]:
         is_tuned = cell.labels[1] == "fine-tuned"
         size = subject.tuned_size if is_tuned else subject.size
         state = f"fine-tuned, {subject.epochs} epochs{recipe_of(subject)}" if is_tuned else "frozen"
-        state += protocol_of(subject)
         network = paper.network_title(subject.network)
         network += "" if subject.weights == "default" else f", weights {subject.weights}"
-        own = measured(results, cell)
-        sure = "" if own is None else interval(*own.interval)
-        rows.append((cell.labels[0], state, network, f"{size}", ours_text(results, cell), sure))
+        sure = interval(*own.interval) if (own := measured(results, cell)) else ""
+        rows.append((cell.labels[0], state + protocol_of(subject), network, f"{size}", ours_text(results, cell), sure))
     return rows
 
 
 def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
     """The paper's table, then ours, one table per dataset."""
     names = [line["dataset"] for line in paper.table("datasets")]
-    lines = paper.table("table4_prior_work")
     columns = ("method", "network", "train", "test", *names)
-    printed = tuple(tuple(line[column] or NONE for column in columns) for line in lines)
+    printed = tuple(tuple(line[column] or NONE for column in columns) for line in paper.table("table4_prior_work"))
     header = ("method", "network", "annotation, train", "test", *(paper.dataset_title(name) for name in names))
     found: list[Block] = [Table("The paper's", header, printed, num_labels=4)]
     shown = found_of(results, subjects, jobs_of(cells))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from statistics import mean, stdev
 from textwrap import shorten
 
@@ -151,27 +151,21 @@ def accuracy_blocks(
 
 
 def overview(
-    results: Results,
-    subjects: Sequence[Subject],
-    cells: Cells,
-    labels: Sequence[str],
+    results: Results, subjects: Sequence[Subject], cells: Cells, labels: Sequence[str],
     title_for: Callable[[Subject], str],
-) -> Table:
+) -> Table:  # fmt: skip
     """All cells that the paper or we have, in the paper's order: its number and ours, dataset by dataset."""
     datasets = _all_of("datasets", "dataset", [subject.dataset for subject in subjects])
     networks = _all_of("networks", "network", [subject.network for subject in subjects])
     rows = []
-    chosen = {
-        (dataset, network): _fullest(results, subjects, cells, dataset, network)
-        for network in networks
-        for dataset in datasets
-    }
+    places = [(dataset, network) for network in networks for dataset in datasets]
+    chosen = {place: _fullest(results, subjects, cells, *place) for place in places}
     for network in networks:
-        columns = [_texts(results, cells(chosen[dataset, network])) for dataset in datasets]
-        if any(printed != NONE or ours != NOT_RUN for column in columns for printed, ours in column.values()):
-            for key in columns[0]:
-                pairs = [column[key] for column in columns]
-                rows.append((paper.network_title(network), *key, *(text for pair in pairs for text in pair)))
+        columns = [cells(chosen[dataset, network]) for dataset in datasets]
+        found = [[_texts(results, cell) for cell in some] for some in zip(*columns, strict=True)]
+        if any(pair != (NONE, NOT_RUN) for pairs in found for pair in pairs):
+            for cell, pairs in zip(columns[0], found, strict=True):
+                rows.append((paper.network_title(network), cell.part, *cell.labels, *chain.from_iterable(pairs)))
     parts = any(row[1] for row in rows)
     heading = ("network", "", *labels) if parts else ("network", *labels)
     header = (*heading, *(f"{paper.dataset_title(d)}, {who}" for d in datasets for who in ("paper", "ours")))
@@ -197,12 +191,9 @@ def _fullest(results: Results, subjects: Sequence[Subject], cells: Cells, datase
     return max(reversed(own), key=fullness) if own else Subject(dataset, "", network)
 
 
-def _texts(results: Results, cells: Sequence[Cell]) -> dict[tuple[str, ...], tuple[str, str]]:
-    """By part and labels, the paper's number and ours."""
-    return {
-        (cell.part, *cell.labels): (NONE if cell.paper is None else f"{cell.paper:.1f}", ours_text(results, cell))
-        for cell in cells
-    }
+def _texts(results: Results, cell: Cell) -> tuple[str, str]:
+    """The paper's number and ours."""
+    return NONE if cell.paper is None else f"{cell.paper:.1f}", ours_text(results, cell)
 
 
 def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str], title: str, note: str = "") -> Table:
@@ -212,11 +203,12 @@ def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str
     known = [own.accuracy if own else -1.0 for own in values]
     top = known.index(max(known)) if max(known) > 0 and len(known) > 1 else None
     best = None if top is None else values[top]
-    rows = [
-        (*cell.labels, *_numbers(results, cell, own), *_gain(cell, own, base, values[0], first=cell is base),
-         _p_to(best, own))
-        for cell, own in zip(cells, values, strict=True)
-    ]  # fmt: skip
+    rows = []
+    for cell, own in zip(cells, values, strict=True):
+        sure = "" if own is None else interval(*own.interval)
+        difference = _minus(None if own is None else 100 * own.accuracy, cell.paper)
+        gain = ("" if cell is base else _minus(cell.paper, base.paper), *_gain(own, values[0]))
+        rows.append((*cell.labels, *_texts(results, cell), sure, difference, *gain, _gain(own, best)[-1]))
     gains = ("gain, paper", "gain, ours", "95 % interval", "p", "p, to the best")
     header = (*labels, "paper", "ours", "95 % interval", "difference", *gains)
     return Table(
@@ -227,41 +219,20 @@ def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str
     )  # fmt: skip
 
 
-def _numbers(results: Results, cell: Cell, own: Measured | None) -> tuple[str, str, str, str]:
-    printed = NONE if cell.paper is None else f"{cell.paper:.1f}"
-    if own is None:
-        return printed, ours_text(results, cell), "", ""
-    difference = "" if cell.paper is None else f"{100 * own.accuracy - cell.paper:+.1f}"
-    return printed, ours_text(results, cell), interval(*own.interval), difference
+def _minus(left: float | None, right: float | None) -> str:
+    return "" if left is None or right is None else f"{left - right:+.1f}"
 
 
-def _gain(
-    cell: Cell, own: Measured | None, base: Cell, own_base: Measured | None, *, first: bool
-) -> tuple[str, str, str, str]:
-    if first:
-        return "", "", "", ""
-    printed = "" if cell.paper is None or base.paper is None else f"{cell.paper - base.paper:+.1f}"
-    if own is None or own_base is None:
-        return printed, "", "", ""
-    gain = percent(own.accuracy - own_base.accuracy, sign="+")
-    if not _are_paired(own, own_base):
-        return printed, gain, "", ""
-    p = _p_to(own_base, own)
-    if np.array_equal(own.right, own_base.right):  # type: ignore[arg-type]
-        return printed, gain, "", p  # a bootstrap of no differences has no width
-    return printed, gain, interval(*paired_interval(own.right, own_base.right), sign="+"), p
-
-
-def _p_to(other: Measured | None, own: Measured | None) -> str:
-    """Of the difference to another row, where both have predictions of the same images."""
-    if own is None or other is None or own is other or not _are_paired(own, other):
-        return ""
-    return f"{paired_p(own.right, other.right):.2g}"
-
-
-def _are_paired(own: Measured, other: Measured) -> bool:
-    """Whether both were tested on the same images."""
-    return own.right is not None and other.right is not None and own.truth == other.truth
+def _gain(own: Measured | None, base: Measured | None) -> tuple[str, str, str]:
+    """Over another row: the difference and, where both have predictions of the same images, its interval and p."""
+    if own is None or base is None or own is base:
+        return "", "", ""
+    gain = percent(own.accuracy - base.accuracy, sign="+")
+    if own.right is None or base.right is None or own.truth != base.truth:
+        return gain, "", ""
+    same = np.array_equal(own.right, base.right)  # a bootstrap of no differences has no width
+    sure = "" if same else interval(*paired_interval(own.right, base.right), sign="+")
+    return gain, sure, f"{paired_p(own.right, base.right):.2g}"
 
 
 def widest(subjects: Sequence[Subject], jobs: Jobs) -> list[Subject]:

@@ -1,9 +1,16 @@
-"""What jobs share: the datasets, the networks, where results go, and how to go about it."""
+"""What jobs share: datasets, networks, where results go; and features as they are stored.
+
+The network sees each image once for all heads: what is stored is A of Eq. (1) without its ridge, and a head adds the
+ridge and the normalizations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from ..data.contract import TEST, TRAIN, Dataset
 from ..data.spec import load_dataset
@@ -13,6 +20,10 @@ from ..features.folder import digest_of, digest_of_content, listed
 from ..models.bcnn import BCNN
 from ..models.weights.cache import digest_of as digest_of_tensors
 from ..models.weights.fetch import Report
+from ..parts.shapes import Maps, Spd
+from ..pooling import POOLINGS
+from ..pooling.head import Head, HeadConfig, make_config
+from ..pooling.triangle import dimension_of, full_matrix
 from ..progress import Progress, silent
 from ..runs.config import RunConfig
 from ..runs.networks import networks
@@ -80,14 +91,7 @@ class Workshop:
         return len(dataset.of(TRAIN)), len(dataset.samples)
 
     def network(self, dataset: str, network: str, size: int, *, tuned: Path | None = None) -> BCNN:
-        """The network, of which the latest one is kept; its head does not matter.
-
-        Args:
-            dataset: the name of the dataset it is to see.
-            network: its name.
-            size: of the images, in pixels.
-            tuned: the weights of a fine-tuned one, in the place of the usual ones.
-        """
+        """The network with the usual weights, or with those of a fine-tuned one; the latest is kept."""
         key = (dataset, network, size, tuned)
         if key not in self._models:
             config = RunConfig(
@@ -110,3 +114,30 @@ class Workshop:
 def slug_of(dataset: str, images: str, network: str, parameters: str, size: int) -> str:
     """A folder's name, or the start of it."""
     return f"{dataset}-{images[:8]}_{network.replace('/', '-')}-{parameters[:8]}_{size}"
+
+
+def plain_head(pooling: str) -> HeadConfig:
+    """The pooling alone, as it is stored: descriptors of all heads with this pooling can be made from it."""
+    part = POOLINGS.make(pooling)
+    return make_config(HeadConfig(part.stored_as or pooling, ()))  # type: ignore[arg-type]
+
+
+def num_channels(head: Head, width: int) -> int:
+    """The number of channels of features whose stored form has `width` numbers."""
+    return dimension_of(width) if _is_matrix(head) else width
+
+
+def _is_matrix(head: Head) -> bool:
+    return isinstance(head.pooling.shape(Maps(1)), Spd)
+
+
+@torch.inference_mode()
+def describe_stored(head: Head, stored: Tensor) -> Tensor:
+    """What the head would have made of the features themselves, shape (rows, d).
+
+    Args:
+        head: its pooling is what the features were stored with.
+        stored: the triangles of A without a ridge, or vectors, shape (rows, width).
+    """
+    pooled = full_matrix(stored) if _is_matrix(head) else stored
+    return head.normalize_matrix(head.pooling.complete(pooled))

@@ -12,9 +12,9 @@ from bcnn.experiments.jobs.frozen import Frozen
 from bcnn.experiments.jobs.source import source_of
 from bcnn.experiments.jobs.tuned import tuned
 from bcnn.experiments.plain import to_plain
-from bcnn.experiments.stored import describe_stored, plain_head
 from bcnn.experiments.table1_normalization import NORMALIZATIONS
 from bcnn.experiments.table1_normalization import job as row
+from bcnn.experiments.workshop import describe_stored, plain_head
 from bcnn.files import read_csv
 from bcnn.pooling.head import PRESETS, Head, make_config, ridge_in
 from bcnn.runs.config import RunConfig

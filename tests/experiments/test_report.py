@@ -115,6 +115,18 @@ def test_files_of_others_are_not_overwritten(lab, tmp_path):
     assert not (tmp_path / "README.html").exists()
 
 
+def test_a_run_without_test_images_has_curves_alone(lab, tmp_path):
+    shop, _, _ = lab
+    first = next((shop.out / "finetune").iterdir())
+    metrics = json.loads((first / "metrics.json").read_text())
+    for name in ("per_class", "interval95", "top5_accuracy", "mean_class_accuracy"):
+        del metrics[name]
+    metrics |= {"accuracy": None, "num_test": 0}
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    (section,) = make_document([tmp_path]).sections
+    assert [type(block).__name__ for block in section.blocks] == ["Table", "Picture", "Details"]
+
+
 def test_names_that_are_no_text(lab, tmp_path):
     """Of folders with bytes that are no UTF-8: tables of predictions write them out."""
     shop, _, _ = lab

@@ -7,7 +7,7 @@ import torch
 
 from bcnn.errors import NonFiniteTrainingError
 from bcnn.experiments import EXPERIMENTS
-from bcnn.experiments.jobs.contract import before
+from bcnn.experiments.jobs import before
 from bcnn.experiments.jobs.frozen import Frozen
 from bcnn.experiments.jobs.source import Source, source_of
 from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, tuned

@@ -1,6 +1,6 @@
 """Table 3."""
 
-from bcnn.experiments.jobs.contract import before
+from bcnn.experiments.jobs import before
 from bcnn.experiments.jobs.tuned import tuned
 from bcnn.experiments.records import Subject
 from bcnn.experiments.table3_newton_iterations import EXPERIMENT, left, right, time_job

@@ -10,7 +10,6 @@ from functools import partial
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
 
 from ...bench.timing import time_rounds
 from ...pooling.normalize import NORMALIZATIONS
@@ -48,37 +47,26 @@ class ForwardTime:
 
     @property
     def name(self) -> str:
-        """Whose matrices they are."""
         return self.source.name_with(self.kind)
 
     @property
     def sources(self) -> tuple[tuple[Source, str], ...]:
-        """Pooled matrices."""
         return ((self.source, "bilinear"),)
 
     def seconds(self, gauge: Gauge) -> float:
         """About three decompositions per method."""
-        dim = gauge.dim(self.source.network, self.source.size)
-        return 3 * len(self.methods) * (ROUNDS + 1) * self.batch * gauge.matrix_s(dim)
+        view = gauge.view(self.source.network, self.source.size)
+        return 3 * len(self.methods) * (ROUNDS + 1) * self.batch * gauge.matrix_s(view.channels)
 
+    @torch.inference_mode()
     def run(self, shop: Workshop) -> Outcome[ForwardTimeResult]:
         """Time all methods in turn, round by round."""
         device = shop.options.device
         A = self.source.matrices(shop, eps=self.eps, count=self.batch).to(device)
         modules = [NORMALIZATIONS.make(text).eval() for text in self.methods]
-        clocks = time_rounds([partial(_apply, module, A) for module in modules], rounds=ROUNDS, device=device)
+        clocks = time_rounds([partial(module, A) for module in modules], rounds=ROUNDS, device=device)
         result = ForwardTimeResult(
-            dim=A.shape[-1],
-            batch=len(A),
-            device=device,
-            time_ms=tuple(clock.median_ms / len(A) for clock in clocks),
-            spread=tuple(clock.spread for clock in clocks),
-            ratio=tuple(clock.ratio_to(clocks[-1]) for clock in clocks),
-        )
+            dim=A.shape[-1], batch=len(A), device=device, time_ms=tuple(clock.median_ms / len(A) for clock in clocks),
+            spread=tuple(clock.spread for clock in clocks), ratio=tuple(clock.ratio_to(clocks[-1]) for clock in clocks),
+        )  # fmt: skip
         return Outcome(result)
-
-
-@torch.inference_mode()
-def _apply(module: nn.Module, A: Tensor) -> Tensor:
-    result: Tensor = module(A)
-    return result

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,8 +24,7 @@ from ...pooling.head import PAPERS_EPS, Head, HeadConfig, make_config, options_o
 from ..gauge import Gauge
 from ..plain import later
 from ..records import Outcome, Subject
-from ..stored import describe_stored, num_channels
-from ..workshop import Workshop
+from ..workshop import Workshop, describe_stored, num_channels
 from .source import Source, source_of
 from .tuned import papers_own
 
@@ -64,12 +63,10 @@ class Frozen:
 
     @property
     def name(self) -> str:
-        """Dataset, network and head."""
         return self.source.name_with(self.kind, " > ".join((self.pooling, *self.normalize)))
 
     @property
     def sources(self) -> tuple[tuple[Source, str], ...]:
-        """Its pooled features."""
         return ((self.source, self.pooling),)
 
     @property
@@ -82,8 +79,8 @@ class Frozen:
     def seconds(self, gauge: Gauge) -> float:
         """Normalizing all views, one Gram matrix, the SVMs, the scores."""
         s, head = self.source, self.head
-        describe = 2 * gauge.num_images(s.dataset)[1] * gauge.normalize_s(s.network, s.size, head)
-        return describe + gauge.classify_s(s.dataset, Head(head).length(gauge.dim(s.network, s.size)))
+        view, num_all = gauge.view(s.network, s.size), gauge.shop.num_images(s.dataset)[1]
+        return 2 * num_all * gauge.normalize_s(view, head) + gauge.classify_s(s.dataset, view, head)
 
     def run(self, shop: Workshop) -> Outcome[FrozenResult]:
         """Fit the SVMs on the training images and test them."""
@@ -91,32 +88,19 @@ class Frozen:
         head, begin = Head(self.head).eval(), time.perf_counter()
         own = stored.matrix(TRAIN)
         done = fit_and_test(
-            own,
-            stored.matrix(TEST),
-            num_classes,
-            opened=lambda rows: descriptors(head, rows, shop, self.name),
-            kind="svm",
-            C=self.C,
-            calibrate=False,
-            rescale=self.rescale,
-        )
+            own, stored.matrix(TEST), num_classes, opened=lambda rows: descriptors(head, rows, shop, self.name),
+            kind="svm", C=self.C, calibrate=False, rescale=self.rescale,
+        )  # fmt: skip
         fitted, tested, found = done.classifier, done.tested, done.tested.evaluation()
         if found is None:
             raise ValueError(f"reproduce: expected test images of {self.source.dataset} that can be read, got none.")
-        fit_s = sum(fitted.time_s.values())
+        spent = {"fit": sum(fitted.time_s.values()), "all": time.perf_counter() - begin, "describe": stored.time_s}
         result = FrozenResult(
-            accuracy=found.accuracy,
-            top5_accuracy=found.top5_accuracy,
-            mean_class_accuracy=found.mean_class_accuracy,
-            num_test=found.num_images,
-            num_train=len(own.rows),
-            num_broken=len(stored.broken),
-            truth=tuple(tested.labels.tolist()),
-            predicted=tuple(tested.scores.argmax(1).tolist()),
-            num_features=int(fitted.weight.shape[1]),
-            converged=fitted.converged,
-            time_s={"fit": fit_s, "all": time.perf_counter() - begin, "describe": stored.time_s},
-        )
+            accuracy=found.accuracy, top5_accuracy=found.top5_accuracy, mean_class_accuracy=found.mean_class_accuracy,
+            num_test=found.num_images, num_train=len(own.rows), num_broken=len(stored.broken),
+            truth=tuple(tested.labels.tolist()), predicted=tuple(tested.scores.argmax(1).tolist()),
+            num_features=int(fitted.weight.shape[1]), converged=fitted.converged, time_s=spent,
+        )  # fmt: skip
         return Outcome(result)
 
 
@@ -129,19 +113,16 @@ def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: st
         eps: our ridge, relative to the trace; 0: none.
         pooling: the head's.
     """
-    if subject.ridge == "paper":
-        eps = PAPERS_EPS if eps else 0.0
-        return Frozen(
-            source_of(subject), papers_own(normalize), eps, pooling, eps_scale="largest", rescale=subject.rescale
-        )
-    return Frozen(source_of(subject), normalize, eps, pooling, rescale=subject.rescale)
+    ours = Frozen(source_of(subject), normalize, eps, pooling, rescale=subject.rescale)
+    if subject.ridge == "ours":
+        return ours
+    return replace(ours, normalize=papers_own(normalize), eps=PAPERS_EPS if eps else 0.0, eps_scale="largest")
 
 
 @contextmanager
 def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Iterator[numpy.ndarray]:
     """Descriptors of stored features, one row per view, in a file that is removed afterwards."""
-    width = head.length(num_channels(head, rows.shape[1]))
-    shape = (rows.shape[0], width)
+    shape = (rows.shape[0], head.length(num_channels(head, rows.shape[1])))
     needed = 4 * shape[0] * shape[1]
     free = shutil.disk_usage(shop.out).free
     if needed > free:

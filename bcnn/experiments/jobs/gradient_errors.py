@@ -46,18 +46,16 @@ class GradientErrors:
 
     @property
     def name(self) -> str:
-        """Whose matrices they are, the regime and the dtype."""
         words = (self.kind, self.regime, self.dtype)
         return ", ".join(words) if self.source is None else self.source.name_with(*words)
 
     @property
     def sources(self) -> tuple[tuple[Source, str], ...]:
-        """Pooled matrices, unless they are made up."""
         return () if self.source is None else ((self.source, "bilinear"),)
 
     def seconds(self, gauge: Gauge) -> float:
         """A few decompositions per method."""
-        dim = self.dim if self.source is None else gauge.dim(self.source.network, self.source.size)
+        dim = self.dim if self.source is None else gauge.view(self.source.network, self.source.size).channels
         assert dim is not None
         return _COST * len(METHODS) * self.batch * gauge.matrix_s(dim, dtype=torch.float64)
 

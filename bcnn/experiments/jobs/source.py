@@ -16,8 +16,7 @@ from ...models.bcnn import with_head
 from ...pooling.triangle import full_matrix
 from ...progress import Progress, at_stage
 from ..records import Subject
-from ..stored import plain_head
-from ..workshop import Workshop, slug_of
+from ..workshop import Workshop, plain_head, slug_of
 from .tuned import Tuned
 
 
@@ -64,33 +63,23 @@ class Source:
     def num_missing(self, shop: Workshop, poolings: Sequence[str]) -> int:
         """How many images are still to be described."""
         total = shop.num_images(self.dataset)[1]
-        missing = 0
-        for pooling in poolings:
-            try:
-                features = self.stored(shop, pooling)
-            except (OSError, ValueError):
-                return total
-            missing = max(missing, min(total, len(features.missing) * features.config.chunk))
-        return missing
+        try:
+            stored = [self.stored(shop, pooling) for pooling in poolings]
+        except (OSError, ValueError):
+            return total
+        return min(total, max(len(features.missing) * features.config.chunk for features in stored))
 
     def matrices(self, shop: Workshop, *, eps: float, count: int, scale: str = "trace") -> Tensor:
-        """A of training images, evenly spread over the list, in float32, shape (count, d, d).
+        """A of at most `count` training images, evenly spread over the list, in float32, shape (count, d, d).
 
-        Args:
-            shop: has the features.
-            eps: the ridge, relative to `scale`.
-            count: of images, at most.
-            scale: "trace", as in `bcnn.Head`, or "top", the largest eigenvalue: the paper's is 10^-6 of it.
+        The ridge is `eps` times the trace, as in `bcnn.Head`, or, for the scale "top", times the largest eigenvalue, of
+        which the paper's is 10^-6.
         """
         rows = self.stored(shop, "bilinear").matrix(TRAIN)
-        images = len(rows.rows)
-        count = min(count, images)
-        wanted = {rows.num_views * (i * images // count) for i in range(count)}
-        found, at = [], 0
-        for part in rows.parts():
-            found += [part[i] for i in range(len(part)) if at + i in wanted]
-            at += len(part)
-        A = full_matrix(torch.stack(found))
+        count = min(count, len(rows.rows))
+        wanted = {rows.num_views * (i * len(rows.rows) // count) for i in range(count)}
+        every = enumerate(row for part in rows.parts() for row in part)
+        A = full_matrix(torch.stack([row for i, row in every if i in wanted]))
         size = A.diagonal(dim1=-2, dim2=-1).sum(-1) if scale == "trace" else torch.linalg.eigvalsh(A.double())[..., -1]
         A.diagonal(dim1=-2, dim2=-1).add_((eps * size).to(A.dtype)[:, None])
         return A

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -48,19 +49,17 @@ class Tuned:
 
     @property
     def name(self) -> str:
-        """Dataset, network, scheme and seed."""
         return f"{self.dataset}, {self.network}, {self.size} px, {self.kind}, {self.scheme}, seed {self.seed}"
 
     @property
     def sources(self) -> tuple[()]:
-        """It takes no stored features: the run describes images by itself."""
-        return ()
+        return ()  # the run describes images by itself
 
     def seconds(self, gauge: Gauge) -> float:
         """Forward and backward passes, and describing all images before and after."""
-        num_train, num_all = gauge.num_images(self.dataset)
+        num_train, num_all = gauge.shop.num_images(self.dataset)
         passes = self.epochs * num_train * (1 + BACKWARD_COST) + 4 * num_all  # two views, before and after
-        return passes * gauge.view_s(self.network, self.size)
+        return passes * gauge.view(self.network, self.size).seconds
 
     def run(self, shop: Workshop) -> Outcome[TunedResult]:
         """What the run folder says; a finished run of the same configuration is taken as it is."""
@@ -81,8 +80,7 @@ class Tuned:
 
     def new_folder(self, shop: Workshop) -> Path:
         """Where a new run goes."""
-        name = f"{self.scheme}_{self.network.replace('/', '-')}_{self.seed}_{self.digest}"
-        return shop.out / "finetune" / name
+        return shop.out / "finetune" / f"{self.scheme}_{self.network.replace('/', '-')}_{self.seed}_{self.digest}"
 
     @property
     def digest(self) -> str:
@@ -103,20 +101,19 @@ class Tuned:
         wanted, listing = self._config(shop).result_part(), shop.listing(self.dataset)
         for root in shop.reuse:
             for pattern in (METRICS, f"*/{METRICS}", f"finetune/*/{METRICS}"):
-                for folder in (path.parent for path in sorted(root.glob(pattern))):
-                    if _config_in(folder) == wanted:
-                        run = read_run(folder)
-                        if run.listing == listing and run.images in (None, self.images):
-                            return folder
+                for path in sorted(root.glob(pattern)):
+                    with suppress(OSError, ValueError, KeyError, TypeError):  # others' files may be there, too
+                        run = read_run(path.parent)
+                        same = run.listing == listing and run.images in (None, self.images)
+                        if same and configs.from_plain(run.config).result_part() == wanted:
+                            return path.parent
         return None
 
     def best(self, shop: Workshop) -> Path:
         """The weights of the tuned network."""
         folder = self.finished(shop)
         if folder is None:
-            raise ValueError(
-                f"reproduce: expected a finished run for {self.name}, got none in {self.new_folder(shop)}."
-            )
+            raise ValueError(f"reproduce: expected a finished run for {self.name}, got none in {shop.out}.")
         return folder / BEST
 
     def _config(self, shop: Workshop) -> RunConfig:
@@ -138,11 +135,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     # Truncated, steps that fail left out, and in single precision, as the paper does; plain SVD gradients are not
     # finite in any batch.
     "svd_truncated": {
-        "normalize": (
-            "matrix_sqrt(forward='svd', backward='svd_truncated', precision='fast')",
-            "signed_sqrt",
-            "l2",
-        ),
+        "normalize": ("matrix_sqrt(forward='svd', backward='svd_truncated', precision='fast')", "signed_sqrt", "l2"),
         "finetune": {"on_nonfinite": "skip"},
     },
     "unrolled": {"forward": "newton_schulz", "num_iters": 5, "backward": "unrolled"},
@@ -188,11 +181,3 @@ def _tuples(content: dict[str, Any]) -> dict[str, Any]:
 def papers_own(normalize: Sequence[str]) -> tuple[str, ...]:
     """The same normalizations with the exact signed square root (Sec. 2.1)."""
     return tuple(EXACT_ROOT if text == "signed_sqrt" else text for text in normalize)
-
-
-def _config_in(folder: Path) -> dict[str, Any] | None:
-    """What the result of a run depends on; None where its folder does not say."""
-    try:
-        return configs.from_plain(configs.read(folder / "config.yaml")).result_part()
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
