@@ -23,8 +23,8 @@ from bcnn.classify.flip import average_views
 from bcnn.classify.paired import paired_p
 from bcnn.classify.rescale import RESCALES
 from bcnn.data.contract import TRAIN
-from bcnn.experiments.jobs.frozen import describe_stored
 from bcnn.experiments.table1_normalization import NORMALIZATIONS
+from bcnn.experiments.workshop import describe_stored
 from bcnn.features.folder import Features
 from bcnn.files import read_csv, write_csv
 from bcnn.pooling.head import Head

@@ -31,7 +31,7 @@ def test_several_datasets_after_one_option(pictures, tmp_path):
     assert "table1_normalization" in result.stdout
     results = Results(tmp_path / "out" / "results.jsonl")
     assert [subject.dataset for subject in results.subjects] == ["cub", "mine"]
-    assert len(results.lines) == 10
+    assert len(results.measurements) == 10
     assert "Birds, 3 of 200 classes" in (tmp_path / "out" / "report.md").read_text()
 
     again = run_command(

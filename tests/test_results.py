@@ -1,12 +1,16 @@
 """Committed measurements: their report is theirs, and they tell nothing of the machine's folders."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from bcnn.experiments.jobs.frozen import FrozenResult
+from bcnn.experiments.plain import to_plain
 from bcnn.experiments.report import make_document
-from bcnn.experiments.results import FILE, Results
+from bcnn.experiments.results import FILE, Results, job_to_plain
+from bcnn.experiments.run_folder import TunedResult
 from bcnn.report.latex import render_latex
 from bcnn.report.markdown import render_markdown
 from bcnn.report.page import render_html
@@ -42,8 +46,23 @@ def test_no_paths_of_a_machine(folder):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_every_accuracy_is_that_of_its_predictions(folder):
-    for line in Results(folder / FILE).lines.values():
-        own = line["result"]
-        if "predicted" in own:
-            right = sum(a == b for a, b in zip(own["predicted"], own["truth"], strict=True))
-            assert own["accuracy"] == pytest.approx(right / own["num_test"], abs=1e-12)
+    for measurement in Results(folder / FILE).measurements.values():
+        own = measurement.result
+        if isinstance(own, FrozenResult | TunedResult):
+            right = sum(a == b for a, b in zip(own.predicted, own.truth, strict=True))
+            assert own.accuracy == pytest.approx(right / own.num_test, abs=1e-12)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_records_are_written_as_they_were_read(folder):
+    """But for what earlier versions said otherwise or not at all."""
+    lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+    stored = [line for line in lines if line["what"] == "measurement"]
+    found = list(Results(folder / FILE).measurements.values())
+    assert len(found) == len(stored)
+    for own, line in zip(found, stored, strict=True):
+        if "tuned" not in json.dumps(line["job"]).replace('"tuned": null', ""):
+            assert json.dumps(job_to_plain(own.job)) == json.dumps(line["job"])
+        assert set(to_plain(own.result)) == set(line["result"])
+        if not isinstance(own.result, TunedResult):
+            assert json.dumps(to_plain(own.result)) == json.dumps(line["result"])

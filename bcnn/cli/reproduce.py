@@ -173,10 +173,10 @@ def _carry_out(plan: Any, results: Any, shop: Any) -> list[Any]:
     """With a bar over all of it."""
     from ..experiments.run import carry_out
 
-    overall, whole = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %", max(plan.seconds, 1e-9)
+    overall = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %"
     with progress_bars(overall=overall) as progress:
-        shop.tick = progress
-        return carry_out(plan, results, shop, lambda seconds: progress(overall, int(100 * seconds / whole), 100))
+        shop.progress = progress
+        return carry_out(plan, results, shop, overall=overall)
 
 
 def _tell(console: Any, shop: Any, failures: Sequence[Any]) -> None:
@@ -219,7 +219,7 @@ def _split(artifacts: Sequence[str], data: Sequence[str]) -> tuple[list[str], di
 def _subjects(shop: Any, chosen: dict[str, Any]) -> list[Any]:
     import torch
 
-    from ..experiments.contract import Subject
+    from ..experiments.records import Subject
 
     rest = {name: value for name, value in chosen.items() if name != "networks"}
     return [

@@ -15,8 +15,9 @@ from typing import Any
 
 from ..report.document import Picture, picture_of
 from . import paper
-from .contract import Block, Cell, Experiment, Subject, jobs_of
+from .contract import Block, Cell, Experiment, jobs_of
 from .jobs.frozen import Frozen, frozen
+from .records import Subject
 from .results import Results
 from .table1_normalization import SQRT_EPS
 from .table1_normalization import job as row
@@ -34,7 +35,7 @@ def _job(subject: Subject, p: float) -> Frozen:
 
 
 def cells(subject: Subject) -> list[Cell]:
-    """One row an exponent, the plain B-CNN first."""
+    """One row per exponent, the plain B-CNN first."""
     return [
         Cell(
             (f"{p:g}",), (_job(subject, p),),
@@ -45,7 +46,7 @@ def cells(subject: Subject) -> list[Cell]:
 
 
 def _picture(results: Results, subjects: Sequence[Subject]) -> Picture:
-    """A curve a subject, a panel a dataset, and the paper's printed points."""
+    """One curve per subject, one panel per dataset, and the paper's printed points."""
     from matplotlib.figure import Figure
 
     datasets = list(dict.fromkeys(subject.dataset for subject in subjects))
@@ -80,10 +81,8 @@ def _curve(axes: Any, results: Results, subject: Subject) -> None:
 
 def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
     """The figure, then its numbers."""
-    own = {tuple(jobs_of(cells)(subject)): subject for subject in found_of(results, subjects, jobs_of(cells))}
-    drawn = list(own.values())
-    tables = accuracy_blocks(cells, ["p"])(results, drawn)
-    return [_picture(results, drawn), *tables] if drawn else []
+    drawn = found_of(results, subjects, jobs_of(cells))
+    return [_picture(results, drawn), *accuracy_blocks(cells, ["p"])(results, drawn)] if drawn else []
 
 
 EXPERIMENT = Experiment("Figure 2", __doc__, jobs_of(cells), blocks)

@@ -11,15 +11,16 @@ Expected: experiments/paper/gradient_precision.csv, the authors' own figures
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
 
 from ..bench.regimes import REGIMES
 from ..report.document import Table
 from . import paper
-from .contract import Block, Experiment, Subject
-from .jobs.frozen import source_of
-from .jobs.gradient_errors import GradientErrors
+from .contract import Block, Experiment
+from .jobs.gradient_errors import GradientErrors, GradientErrorsResult
+from .jobs.source import source_of
+from .records import Subject
 from .results import Results
 from .table1_normalization import SQRT_EPS
 from .tables import NONE, NOT_RUN, title_of
@@ -43,12 +44,12 @@ AUTHORS = (
 
 
 def made_up(subject: Subject) -> dict[str, list[GradientErrors]]:
-    """A regime, a job a dtype."""
+    """By regime, one job per dtype."""
     return {name: [GradientErrors(name, dtype, BATCH, dim=subject.dim) for dtype in DTYPES] for name in REGIMES}
 
 
 def real(subject: Subject) -> dict[str, list[GradientErrors]]:
-    """Likewise, of pooled matrices."""
+    """By ridge, one job per dtype on pooled matrices of real images."""
     source = source_of(subject)
     return {
         name: [GradientErrors(name, dtype, BATCH, source=source, eps=eps) for dtype in DTYPES]
@@ -56,50 +57,47 @@ def real(subject: Subject) -> dict[str, list[GradientErrors]]:
     }
 
 
-def jobs(subject: Subject) -> list[Any]:
-    """All of them; the made-up ones are the same for every subject."""
+def jobs(subject: Subject) -> list[GradientErrors]:
+    """All jobs; the made-up ones are the same for every subject."""
     return [job for own in (made_up(subject), real(subject)) for some in own.values() for job in some]
 
 
 def _table(results: Results, title: str, some: Sequence[GradientErrors], note: str) -> Table:
     found = {job.dtype: results.get(job) for job in some}
-    methods = list(dict.fromkeys(e["method"] for own in found.values() if own for e in own["errors"]))
+    methods = list(dict.fromkeys(e.method for own in found.values() if own for e in own.errors))
     rows = [(name, *(text for own in found.values() for text in _errors(own, name))) for name in methods]
     about = next(own for own in found.values() if own)
     header = ("method", *(f"{what}, {dtype}" for dtype in found for what in ("root", "gradient")))
-    title += f"; d = {about['dim']}, median condition {about['condition']:.0e}"
+    title += f"; d = {about.dim}, median condition {about.condition:.0e}"
     return Table(title, header, tuple(rows), note=note)
 
 
-def _errors(own: dict[str, Any] | None, method: str) -> tuple[str, str]:
+def _errors(own: GradientErrorsResult | None, method: str) -> tuple[str, str]:
     if own is None:
         return NOT_RUN, NOT_RUN
-    error = next((e for e in own["errors"] if e["method"] == method), None)
+    error = next((e for e in own.errors if e.method == method), None)
     if error is None:
         return NONE, NONE
-    bad = f" ({error['num_nonfinite']} of {error['num_matrices']} not finite)" if error["num_nonfinite"] else ""
-    root, gradient = (
-        "none" if error[name] is None else f"{error[name]:.1e}" for name in ("root_error", "gradient_error")
-    )
+    bad = f" ({error.num_nonfinite} of {error.num_matrices} not finite)" if error.num_nonfinite else ""
+    both = (error.root_error, error.gradient_error)
+    root, gradient = ("none" if math.isnan(value) else f"{value:.1e}" for value in both)
     return root, gradient + bad
 
 
 def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
     """What the authors say, made-up matrices, then real ones."""
-    found: list[Block] = []
-    seen = set()
+    found: dict[GradientErrors, Block] = {}  # by the first of their jobs, which several subjects may have
     for subject in subjects:
         tables = {f"Made-up matrices, {name}": some for name, some in made_up(subject).items()}
         title = title_of(results, subject, subject.size)
         tables |= {f"{title}, {REAL_TITLES[name]}": some for name, some in real(subject).items()}
         for name, some in tables.items():
-            if some[0] not in seen and any(results.get(job) for job in some):
-                seen.add(some[0])
-                found.append(_table(results, name, some, "" if found else NOTE))
+            if some[0] not in found and any(results.get(job) for job in some):
+                found[some[0]] = _table(results, name, some, "" if found else NOTE)
     columns = ("source", "method", "root_error", "gradient_error")
     printed = tuple(tuple(line[name] for name in columns) for line in paper.table("gradient_precision"))
     said = Table("What the authors say", ("where", "method", "root", "gradient"), printed, num_labels=2, note=AUTHORS)
-    return [said, *found] if found else []
+    return [said, *found.values()] if found else []
 
 
 EXPERIMENT = Experiment("Precision of gradients", __doc__, jobs, blocks)

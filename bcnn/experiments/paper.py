@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
 
 
 @lru_cache
@@ -18,7 +17,7 @@ def table(name: str) -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(text.splitlines()))
 
 
-def printed(name: str, of: str, **where: Any) -> float | None:
+def printed(name: str, of: str, **where: str) -> float | None:
     """The number in column `of` of the line that fits, as the paper prints it; None where it prints none.
 
     Example:
@@ -28,16 +27,16 @@ def printed(name: str, of: str, **where: Any) -> float | None:
         True
     """
     for line in table(name):
-        if all(line[key] == str(value) for key, value in where.items()) and line.get(of):
+        if all(line[key] == value for key, value in where.items()) and line.get(of):
             return float(line[of])
     return None
 
 
 def dataset_title(dataset: str) -> str:
-    """As the paper calls it; its own name where the paper does not have it."""
+    """The dataset as the paper calls it; its own name where the paper does not have it."""
     return next((line["title"] for line in table("datasets") if line["dataset"] == dataset), dataset)
 
 
 def network_title(network: str) -> str:
-    """Likewise."""
+    """The network as the paper calls it, with our name; our name alone where the paper does not have it."""
     return next((f"{line['title']} ({network})" for line in table("networks") if line["network"] == network), network)

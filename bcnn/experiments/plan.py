@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import EXPERIMENTS
-from .contract import Subject
 from .gauge import Gauge
-from .jobs.frozen import Source
-from .jobs.tuned import METRICS
+from .jobs import Job, before
+from .jobs.source import Source
+from .jobs.tuned import Tuned
+from .records import Subject
 from .results import Results
 from .workshop import Workshop
 
@@ -21,7 +22,7 @@ class Step:
 
     name: str
     seconds: float
-    job: Any = None
+    job: Job[Any] | None = None
     source: Source | None = None
     poolings: tuple[str, ...] = ()
     num_images: int = 0  # to describe
@@ -29,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Share:
-    """What an artifact has to do with it."""
+    """What of the plan an artifact needs."""
 
     artifact: str
     num_cells: int
@@ -48,7 +49,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """In all."""
+        """How long all steps will take."""
         return sum(step.seconds for step in self.steps)
 
 
@@ -57,48 +58,41 @@ def make_plan(
 ) -> Plan:
     """Jobs of all artifacts once each, grouped so that features of one network are in use at a time.
 
-    Args:
-        artifacts: names of `EXPERIMENTS`.
-        subjects: what to do them on.
-        results: what is there already.
-        shop: data and features.
-        finetune: whether networks are to be fine-tuned; if not, only results of earlier runs that are found count.
+    Without `finetune` no network is fine-tuned; results of earlier runs that are found count nevertheless.
     """
     gauge = Gauge(shop)
-    wanted = {name: _unique(EXPERIMENTS[name].jobs, subjects) for name in artifacts}
+    asked = {name: [job for own in subjects for job in EXPERIMENTS[name].jobs(own)] for name in artifacts}
+    wanted = {name: list(dict.fromkeys(jobs)) for name, jobs in asked.items()}
     every = list(dict.fromkeys(job for jobs in wanted.values() for job in jobs))
     possible = [job for job in every if finetune or _is_possible(job, results, shop)]
-    missing = [job for job in possible if results.get(job) is None]
-    again = [own for job in missing for own in job.before if not results.failure(own) and not _is_run(own, shop)]
+    missing = [job for job in possible if job not in results]
+    again = [own for job in missing for own in before(job) if not results.failure(own) and not _is_run(own, shop)]
     todo = list(dict.fromkeys([*again, *missing]))  # tuned networks that are gone, although their results are there
     seconds = {job: 0.0 if _is_run(job, shop) else job.seconds(gauge) for job in todo}
-    lost = [job for job in todo if any(map(results.failure, job.before))]
+    lost = [job for job in todo if any(map(results.failure, before(job)))]
     steps = [Step(job.name, seconds[job], job=job) for job in todo if not job.sources or job in lost]
     able = [job for job in todo if job not in lost]
     for source, poolings in _sources(able).items():
+        steps.append(_describing(source, poolings, shop, gauge))
         own = [job for job in able if source in (taken for taken, _ in job.sources)]
-        steps += _of_source(source, poolings, own, seconds, shop, gauge)
+        steps += [Step(job.name, seconds[job], job=job) for job in own]
     shares = [_share(name, jobs, seconds, results) for name, jobs in wanted.items()]
     return Plan(tuple(steps), tuple(shares), len(every) - len(possible))
 
 
-def _unique(jobs: Any, subjects: Iterable[Subject]) -> list[Any]:
-    return list(dict.fromkeys(job for subject in subjects for job in jobs(subject)))
+def _is_possible(job: Job[Any], results: Results, shop: Workshop) -> bool:
+    """Whether it can be done without fine-tuning: no network is tuned for it, or that is done."""
+    if job in results or isinstance(job, Tuned):
+        return job in results or _is_run(job, shop)
+    return all(_is_run(own, shop) or results.failure(own) for own in before(job))
 
 
-def _is_possible(job: Any, results: Results, shop: Workshop) -> bool:
-    """Without fine-tuning: nothing is tuned for it, or that is done."""
-    if job.kind == "tuned":
-        return results.get(job) is not None or _is_run(job, shop)
-    return results.get(job) is not None or all(_is_run(own, shop) or results.failure(own) for own in job.before)
+def _is_run(job: Job[Any], shop: Workshop) -> bool:
+    """Whether it is a fine-tuning whose run is there and has to be read only."""
+    return isinstance(job, Tuned) and job.finished(shop) is not None
 
 
-def _is_run(job: Any, shop: Workshop) -> bool:
-    """Whether a fine-tuned run is there, and has to be read only."""
-    return job.kind == "tuned" and (job.folder(shop) / METRICS).exists()
-
-
-def _sources(jobs: Iterable[Any]) -> dict[Source, tuple[str, ...]]:
+def _sources(jobs: Iterable[Job[Any]]) -> dict[Source, tuple[str, ...]]:
     """Features that jobs take, with all poolings of a network together."""
     found: dict[Source, dict[str, None]] = {}
     for job in jobs:
@@ -107,23 +101,13 @@ def _sources(jobs: Iterable[Any]) -> dict[Source, tuple[str, ...]]:
     return {source: tuple(poolings) for source, poolings in found.items()}
 
 
-def _of_source(
-    source: Source,
-    poolings: tuple[str, ...],
-    jobs: Sequence[Any],
-    seconds: Mapping[Any, float],
-    shop: Workshop,
-    gauge: Gauge,
-) -> list[Step]:
-    missing = shop.num_missing(source, poolings)
-    view = gauge.view_s(source.network, source.size)
-    first = Step(
-        f"describe images: {source.slug}", 2 * missing * view, source=source, poolings=poolings, num_images=missing
-    )
-    return [first, *(Step(job.name, seconds[job], job=job) for job in jobs)]
+def _describing(source: Source, poolings: tuple[str, ...], shop: Workshop, gauge: Gauge) -> Step:
+    missing = source.num_missing(shop, poolings)
+    seconds = 2 * missing * gauge.view(source.network, source.size).seconds
+    return Step(f"describe images: {source.slug}", seconds, source=source, poolings=poolings, num_images=missing)
 
 
-def _share(name: str, jobs: Sequence[Any], seconds: Mapping[Any, float], results: Results) -> Share:
-    done = sum(results.get(job) is not None for job in jobs)
+def _share(name: str, jobs: Sequence[Job[Any]], seconds: Mapping[Job[Any], float], results: Results) -> Share:
+    done = sum(job in results for job in jobs)
     todo = [job for job in jobs if job in seconds]
     return Share(name, len(jobs), done, len(todo), sum(seconds[job] for job in todo))

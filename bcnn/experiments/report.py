@@ -13,17 +13,19 @@ import numpy as np
 from ..data.contract import shown
 from ..files import written_whole
 from ..report.classes import confusion_figure
-from ..report.document import Details, Document, Section, Table, picture_of
+from ..report.document import Details, Document, Picture, Section, Table, picture_of
 from ..report.latex import render_latex
 from ..report.markdown import render_markdown
 from ..report.page import write_page
 from . import EXPERIMENTS
-from .contract import Subject
-from .jobs.tuned import METRICS, ridge_in
-from .results import FILE, Results
-from .runs import section_of_run
+from .jobs.frozen import Frozen, FrozenResult
+from .jobs.tuned import Tuned, ridge_in
+from .records import Subject
+from .results import FILE, Results, job_to_plain
+from .run_folder import METRICS, Epoch, TunedResult
+from .run_section import confusion_counts, section_of_run
 from .table1_normalization import job as row
-from .tables import NOT_RUN, title_of
+from .tables import NOT_RUN, found_of, title_of
 
 TITLES = ("Improved bilinear pooling, reproduced", "Runs of bcnn train")
 SUFFIXES = {".md": render_markdown, ".tex": render_latex}
@@ -42,13 +44,10 @@ def write_report(folders: Sequence[Path], page: Path) -> list[Path]:
     for suffix in SUFFIXES:
         _check_ours(page.with_suffix(suffix))
     write_page(document, page)
-    written = [page]
     for suffix, render in SUFFIXES.items():
-        path = page.with_suffix(suffix)
-        with written_whole(path) as temporary:
+        with written_whole(page.with_suffix(suffix)) as temporary:
             temporary.write_text(render(document), encoding="utf-8", errors="backslashreplace")
-        written.append(path)
-    return written
+    return [page, *map(page.with_suffix, SUFFIXES)]
 
 
 def _check_ours(path: Path) -> None:
@@ -94,10 +93,11 @@ def _find(folder: Path, *patterns: str) -> list[Path]:
 
 def _datasets(results: Results) -> str:
     said = [
-        f"{own['dataset']}: {own['num_classes']} classes, {own['num_train']} training and {own['num_test']} test images"
+        f"{own.dataset}: {own.num_classes} classes, {own.num_train} training and {own.num_test} test images"
         for own in results.datasets.values()
     ]
-    broken = max((line["result"].get("num_broken", 0) for line in results.lines.values()), default=0)
+    found = (own.result for own in results.measurements.values())
+    broken = max((own.num_broken for own in found if isinstance(own, FrozenResult | TunedResult)), default=0)
     left_out = f" Images that could not be read and were left out: up to {broken} of a dataset." if broken else ""
     return f"Datasets: {'; '.join(said)}.{left_out}"
 
@@ -114,46 +114,39 @@ def _artifacts(results: Results) -> Iterable[Section]:
         yield Section(experiment.title, name, text, blocks)
 
 
-# --- fine-tuning ------------------------------------------------------------------------------------------------------
-
-
 def _curves(results: Results) -> Iterable[Section]:
-    """Held-out loss and accuracy by epoch, a line a scheme."""
+    """Held-out loss and accuracy by epoch, one line per scheme."""
     from matplotlib.figure import Figure
 
-    groups: dict[Subject, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    names = ("dataset", "images", "network", "weights", "parameters", "epochs")
-    for line in results.lines.values():
-        job, result = line["job"], line["result"]
-        if job["kind"] == "tuned" and "history" in result:
-            options = json.loads(job["options"])
+    groups: dict[Subject, dict[str, list[tuple[Epoch, ...]]]] = defaultdict(lambda: defaultdict(list))
+    for job, own in results.measurements.items():
+        if isinstance(job, Tuned) and isinstance(own.result, TunedResult):
+            options = json.loads(job.options)
             subject = Subject(
-                **{name: job[name] for name in names}, tuned_size=job["size"], recipe=job.get("recipe", "ours"),
-                freeze_until=options["finetune"]["freeze_until"], rescale=options["rescale"], ridge=ridge_in(options),
+                job.dataset, job.images, job.network, job.weights, job.parameters, tuned_size=job.size,
+                epochs=job.epochs, recipe=job.recipe, freeze_until=options["finetune"]["freeze_until"],
+                rescale=options["rescale"], ridge=ridge_in(options),
             )  # fmt: skip
-            groups[subject][job["scheme"]].append(result["history"])
+            groups[subject][job.scheme].append(own.result.history)
     blocks = []
     for subject, schemes in groups.items():
         title = title_of(results, subject, subject.tuned_size, tuned=True)
         figure = Figure(figsize=(9, 3.8), layout="constrained")
         for axes, what, scale in zip(figure.subplots(1, 2), ("val_loss", "val_accuracy"), (1, 100), strict=True):
             _draw(axes, schemes, what, scale)
-        blocks.append(
-            picture_of(
-                figure, title=title, alt=f"Held-out loss and accuracy by epoch for {', '.join(schemes)}.",
-                note="On images cut from the training split; a line a scheme, the mean over its seeds.",
-            )
-        )  # fmt: skip
+        note = "On images cut from the training split; a line a scheme, the mean over its seeds."
+        alt = f"Held-out loss and accuracy by epoch for {', '.join(schemes)}."
+        blocks.append(picture_of(figure, title=title, alt=alt, note=note))
     if blocks:
         yield Section("Curves of fine-tuning", "curves", (), tuple(blocks))
 
 
-def _draw(axes: Any, schemes: dict[str, list[Any]], what: str, scale: float) -> None:
+def _draw(axes: Any, schemes: dict[str, list[tuple[Epoch, ...]]], what: str, scale: float) -> None:
     for name, histories in schemes.items():
         by_epoch: dict[int, list[float]] = defaultdict(list)
-        for record in (record for history in histories for record in history):
-            if record[what] is not None:
-                by_epoch[record["epoch"]].append(scale * record[what])
+        for epoch in (epoch for history in histories for epoch in history):
+            if (value := getattr(epoch, what)) is not None:
+                by_epoch[epoch.epoch].append(scale * value)
         seeds = f", {len(histories)} seeds" if len(histories) > 1 else ""
         axes.plot(list(by_epoch), [np.mean(own) for own in by_epoch.values()], marker=".", label=f"{name}{seeds}")
     axes.set_xlabel("epoch")
@@ -162,28 +155,22 @@ def _draw(axes: Any, schemes: dict[str, list[Any]], what: str, scale: float) -> 
     axes.legend(fontsize=8)
 
 
-# --- confusions -------------------------------------------------------------------------------------------------------
-
-
 def _confusions(results: Results) -> Iterable[Section]:
     """Of the improved B-CNN with frozen networks: the matrix, and the pairs of classes most often confused."""
-    blocks: list[Any] = []
-    seen = set()
-    for subject in results.subjects:
-        job = row(subject, "sqrt + sgnsqrt")
-        own, about = results.get(job), results.datasets[subject.dataset, subject.images]
-        if own is not None and job not in seen:
-            seen.add(job)
-            blocks += _confusion(results, subject, own, about["classes"])
+    blocks: list[Table | Picture] = []
+    for subject in found_of(results, results.subjects, lambda own: [row(own, "sqrt + sgnsqrt")]):
+        if own := results.get(row(subject, "sqrt + sgnsqrt")):
+            blocks += _confusion(results, subject, own)
     if blocks:
         yield Section("Confusions", "confusions", ("Improved B-CNN, frozen network.",), tuple(blocks))
 
 
-def _confusion(results: Results, subject: Subject, own: dict[str, Any], classes: Sequence[str]) -> list[Any]:
+def _confusion(results: Results, subject: Subject, own: FrozenResult) -> list[Table | Picture]:
+    classes = results.datasets[subject.dataset, subject.images].classes
     k = len(classes)
-    counts = np.bincount(k * np.array(own["truth"]) + np.array(own["predicted"]), minlength=k * k).reshape(k, k)
+    counts = confusion_counts(own.truth, own.predicted, k)
     title = title_of(results, subject, subject.size)
-    alt = f"Confusion matrix of {k} classes; {100 * own['accuracy']:.1f} % of the images are on its diagonal."
+    alt = f"Confusion matrix of {k} classes; {100 * own.accuracy:.1f} % of the images are on its diagonal."
     note = "A row a true class, a column a predicted one; each row adds up to 1."
     picture = picture_of(confusion_figure(counts, classes), title=title, alt=alt, note=note)
     wrong = counts - np.diag(counts.diagonal())
@@ -194,25 +181,21 @@ def _confusion(results: Results, subject: Subject, own: dict[str, Any], classes:
     return [picture, table] if rows else [picture]
 
 
-# --- how it was measured ----------------------------------------------------------------------------------------------
-
-
 def costs(results: Results) -> Table:
-    """What all of it took: describing images, then the measurements of an artifact, each network by itself."""
-    lines = results.lines.values()
+    """What all of it took: describing images, then the measurements per artifact and network."""
     described = {
-        _name(line["job"]["source"]): line["result"]["time_s"]["describe"]  # of all poolings in one pass
-        for line in lines
-        if line["job"]["kind"] == "frozen" and "time_s" in line["result"]
+        job.source.name_with(): own.result.time_s["describe"]  # of all poolings in one pass
+        for job, own in results.measurements.items()
+        if isinstance(job, Frozen) and isinstance(own.result, FrozenResult)
     }
     rows = [("describing images", name, "", f"{seconds / 60:.1f}", "") for name, seconds in described.items()]
     for name, experiment in EXPERIMENTS.items():
         for network in dict.fromkeys(subject.network for subject in results.subjects):
             own = [subject for subject in results.subjects if subject.network == network]
             jobs = dict.fromkeys(job for subject in own for job in experiment.jobs(subject))
-            done = [line for job in jobs if (line := results.line(job)) is not None]
-            minutes = sum(line["time_s"] for line in done if line["job"]["kind"] != "tuned") / 60
-            training = sum(line["result"].get("train_s", 0) for line in done) / 60
+            done = [results.measurements[job] for job in jobs if job in results]
+            minutes = sum(one.time_s for one in done if not isinstance(one.job, Tuned)) / 60
+            training = sum(one.result.train_s for one in done if isinstance(one.result, TunedResult)) / 60
             if done:
                 rows.append((name, network, f"{len(done)} of {len(jobs)}", f"{minutes:.1f}", f"{training:.1f}"))
     return Table(
@@ -223,39 +206,21 @@ def costs(results: Results) -> Table:
 
 def _times(results: Results) -> Section:
     rows = []
-    for line in results.lines.values():
-        trained = line["result"].get("train_s")
-        seconds = line["time_s"] if trained is None else trained
-        rows.append((_name(line["job"]), f"{seconds:.0f}", line["date"][:10]))
-    note = (
-        "Of a frozen network: normalizing, classifier and scores, features described before; of a tuned one: training."
-    )
+    for own in results.measurements.values():
+        seconds = own.result.train_s if isinstance(own.result, TunedResult) else own.time_s
+        rows.append((own.job.name, f"{seconds:.0f}", own.date[:10]))
+    what = "normalizing, classifier and scores, features described before"
+    note = f"Of a frozen network: {what}; of a tuned one: training."
     table = Table("Seconds a measurement", ("measurement", "s", "date"), tuple(rows), note=note)
     return Section("Times", "times", (), (costs(results), table))
-
-
-def _name(job: dict[str, Any]) -> str:
-    source = job.get("source") or job
-    words = [source.get("dataset"), source.get("network"), source.get("size") and f"{source['size']} px"]
-    words.append(job.get("kind"))
-    words += [job.get("scheme"), job.get("regime"), job.get("dtype")]
-    if (tuned := source.get("tuned")) is not None:
-        words.append(f"after {tuned['scheme']}, seed {tuned['seed']}")
-    if "scheme" in job:
-        words.append(f"seed {job['seed']}")
-    if "normalize" in job:
-        words.append(" > ".join((job["pooling"], *job["normalize"])))
-    return ", ".join(str(word) for word in words if word)
 
 
 def _about(results: Results) -> Section:
     """Versions, and every job as it is stored."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for line in results.lines.values():
-        versions = {**line["versions"], "commit": line.get("commit")}
-        groups[json.dumps(versions, indent=1)].append(json.dumps(line["job"]))
-    blocks = [
-        Details(f"{len(jobs)} measurements: versions and configurations", "\n".join([versions, *jobs]))
-        for versions, jobs in groups.items()
-    ]
-    return Section("Configurations and versions", "configurations", (), tuple(blocks))
+    for own in results.measurements.values():
+        versions = {**own.versions, "commit": own.commit}
+        groups[json.dumps(versions, indent=1)].append(json.dumps(job_to_plain(own.job)))
+    title = "measurements: versions and configurations"
+    blocks = tuple(Details(f"{len(jobs)} {title}", "\n".join([own, *jobs])) for own, jobs in groups.items())
+    return Section("Configurations and versions", "configurations", (), blocks)

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from .. import __version__, machine
-from ..files import from_json
-from .contract import Subject, to_plain
+from .jobs import JOBS, Job
+from .plain import from_plain, to_plain
+from .records import DatasetInfo, Failed, Outcome, Subject
 
 FILE = "results.jsonl"
 DATASET, SUBJECT, MEASUREMENT = "dataset", "subject", "measurement"
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Measurement(Generic[R]):
+    """A job's result, with when, where and by which version it was measured."""
+
+    job: Job[R]
+    result: R | Failed
+    time_s: float
+    versions: dict[str, str]
+    date: str
+    commit: str | None = None
 
 
 class Results:
@@ -26,60 +39,52 @@ class Results:
 
     def __init__(self, path: Path | None = None):
         self.path = path
-        self.datasets: dict[tuple[str, str], dict[str, Any]] = {}  # by name and digest
+        self.datasets: dict[tuple[str, str], DatasetInfo] = {}  # by name and digest
         self.subjects: list[Subject] = []
-        self.lines: dict[str, dict[str, Any]] = {}  # measurements by job
-        count = 0
-        try:
-            for line in _read(path) if path is not None else ():
-                self._take(line)
-                count += 1
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(
-                f"{path}: expected one JSON object a line, as bcnn reproduce writes them, got in line {count + 1}: "
-                f"{error!r}."
-            ) from None
+        self.measurements: dict[Job[Any], Measurement[Any]] = {}
+        for number, line in enumerate(_lines(path), 1):
+            try:
+                self._take(json.loads(line))
+            except ValueError as error:
+                raise ValueError(
+                    f"{path}: expected one JSON object per line, as bcnn reproduce writes them, "
+                    f"got in line {number}: {error}."
+                ) from None
 
-    def get(self, job: Any) -> dict[str, Any] | None:
-        """The result of a job, if it is there."""
-        line = self.lines.get(_key(to_plain(job)))
-        return None if line is None else line["result"]
+    def __contains__(self, job: Job[Any]) -> bool:
+        """Whether a job was tried, and has a result or has failed."""
+        return job in self.measurements
 
-    def failure(self, job: Any) -> str | None:
+    def get(self, job: Job[R]) -> R | None:
+        """The result of a job; None where it was not tried, or has failed."""
+        own: Measurement[R] | None = self.measurements.get(job)
+        return None if own is None or isinstance(own.result, Failed) else own.result
+
+    def failure(self, job: Job[Any]) -> str | None:
         """Why a job that was tried has no numbers; None where it has them, or was not tried."""
-        return (self.get(job) or {}).get("failed")
+        own = self.measurements.get(job)
+        return own.result.failed if own is not None and isinstance(own.result, Failed) else None
 
-    def line(self, job: Any) -> dict[str, Any] | None:
-        """The same with when, where and by which version it was measured."""
-        return self.lines.get(_key(to_plain(job)))
-
-    def add(self, job: Any, result: Mapping[str, Any], time_s: float) -> None:
+    def add(self, job: Job[R], outcome: Outcome[R | Failed], time_s: float) -> None:
         """Write a measurement down."""
-        own = dict(result)
-        versions = own.pop("versions", None) or {**machine.describe(), "bcnn": __version__}
-        commit = own.pop("commit", machine.commit())
-        self._append(
-            {
-                "what": MEASUREMENT, "job": to_plain(job), "result": own, "time_s": round(time_s, 2),
-                "versions": versions, "commit": commit,
-                "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            }
-        )  # fmt: skip
+        line = {"what": MEASUREMENT, "job": job_to_plain(job), "result": to_plain(outcome.result)}
+        line |= {"time_s": round(time_s, 2), "versions": outcome.versions, "commit": outcome.commit}
+        self._append({**line, "date": datetime.now(timezone.utc).isoformat(timespec="seconds")})
 
-    def add_subject(self, subject: Subject, about: Mapping[str, Any]) -> None:
+    def add_subject(self, subject: Subject, about: DatasetInfo) -> None:
         """Make known what is measured, once each: with it, tables know which of their cells are missing."""
-        if (subject.dataset, subject.images) not in self.datasets:
-            self._append({"what": DATASET, **about, "dataset": subject.dataset, "images": subject.images})
+        if (about.dataset, about.images) not in self.datasets:
+            self._append({"what": DATASET, **to_plain(about)})
         if subject not in self.subjects:
-            plain = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(subject).items()}
-            self._append({"what": SUBJECT, **plain})
+            self._append({"what": SUBJECT, **to_plain(subject)})
 
     def include(self, other: Results) -> None:
         """Take over what another file says; of a job that both have, numbers count before failures, then the later."""
         self.datasets |= other.datasets
         self.subjects += [subject for subject in other.subjects if subject not in self.subjects]
-        for key, line in other.lines.items():
-            self.lines[key] = max(self.lines.get(key, line), line, key=_worth)
+        for job, own in other.measurements.items():
+            both = (self.measurements.get(job, own), own)
+            self.measurements[job] = max(both, key=lambda one: (not isinstance(one.result, Failed), one.date))
 
     def _append(self, line: dict[str, Any]) -> None:
         if self.path is not None:
@@ -95,17 +100,34 @@ class Results:
                     raise OSError(f"reproduce: expected to write to {self.path}, got: {error}; make room.") from None
         self._take(line)
 
-    def _take(self, line: dict[str, Any]) -> None:
+    def _take(self, line: Any) -> None:
+        if not isinstance(line, dict) or line.get("what") not in (DATASET, SUBJECT, MEASUREMENT):
+            raise ValueError(f"no object that says what it is: {DATASET}, {SUBJECT} or {MEASUREMENT}")
         rest = {name: value for name, value in line.items() if name != "what"}
         if line["what"] == DATASET:
-            self.datasets[rest["dataset"], rest["images"]] = rest
+            about = from_plain(DatasetInfo, rest)
+            self.datasets[about.dataset, about.images] = about
         elif line["what"] == SUBJECT:
-            self.subjects.append(from_json(Subject, rest))
-        elif line["what"] == MEASUREMENT:
-            job = _translated(rest["job"])
-            self.lines[_key(job)] = {**rest, "job": job, "result": dict(rest["result"])}
+            self.subjects.append(from_plain(Subject, rest))
         else:
-            raise ValueError(f"{line['what']!r} instead of {DATASET}, {SUBJECT} or {MEASUREMENT}")
+            own = _measurement(rest)
+            self.measurements[own.job] = own
+
+
+def job_to_plain(job: Job[Any]) -> dict[str, Any]:
+    """The job as JSON has it."""
+    return {"kind": job.kind, **to_plain(job)}
+
+
+def _measurement(content: dict[str, Any]) -> Measurement[Any]:
+    """From JSON; which records its job and its result are, the kind of the job says."""
+    job, result = content.get("job"), content.get("result")
+    if not isinstance(job, dict) or job.get("kind") not in JOBS or not isinstance(result, dict):
+        raise ValueError(f"no measurement with a job, of a kind among {', '.join(JOBS)}, and a result")
+    kinds = JOBS[job["kind"]]
+    plain = {name: value for name, value in _translated(job).items() if name != "kind"}
+    own = {"job": from_plain(kinds[0], plain), "result": from_plain(Failed if "failed" in result else kinds[1], result)}
+    return from_plain(Measurement, {**content, **own})
 
 
 # What a fine-tuning depended on besides its scheme before jobs said so.
@@ -131,21 +153,11 @@ def _translated(job: dict[str, Any]) -> dict[str, Any]:
     return {**job, "options": json.dumps(options, sort_keys=True)}
 
 
-def _worth(line: Mapping[str, Any]) -> tuple[bool, str]:
-    return "failed" not in line["result"], line["date"]
-
-
-def _key(job: Mapping[str, Any]) -> str:
-    return json.dumps(job, sort_keys=True)
-
-
 def _whole_bytes(path: Path) -> int:
     """The length of the file up to its last line end."""
     return path.read_bytes().rfind(b"\n") + 1
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines; what a killed process left unfinished at the end is none."""
-    if path.exists():
-        for line in path.read_bytes()[: _whole_bytes(path)].splitlines():
-            yield json.loads(line)
+def _lines(path: Path | None) -> list[bytes]:
+    """The lines, without what a killed process left unfinished at the end."""
+    return path.read_bytes()[: _whole_bytes(path)].splitlines() if path is not None and path.exists() else []

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..data.contract import TEST, TRAIN, Dataset
+from ..data.contract import TEST, TRAIN
 from ..errors import NonFiniteTrainingError
-from .contract import Subject
-from .jobs.frozen import SCRATCH, Source
+from ..progress import Progress
+from .jobs import before
+from .jobs.frozen import SCRATCH
+from .jobs.source import Source
 from .plan import Plan, Step
+from .records import DatasetInfo, Failed, Outcome, Subject
 from .results import Results
 from .workshop import Workshop
-
-Heard = Callable[[float], None]  # seconds of the plan that are behind
 
 
 @dataclass(frozen=True)
@@ -57,62 +58,58 @@ def alone(out: Path) -> Iterator[None]:
 def register(subjects: Sequence[Subject], results: Results, shop: Workshop) -> None:
     """Make known what is measured."""
     for subject in subjects:
-        results.add_subject(subject, about_dataset(shop.dataset(subject.dataset)))
+        dataset = shop.dataset(subject.dataset)
+        about = DatasetInfo(
+            classes=tuple(dataset.classes), num_classes=len(dataset.classes), num_images=len(dataset.samples),
+            num_train=len(dataset.of(TRAIN)), num_test=len(dataset.of(TEST)),
+            dataset=subject.dataset, images=subject.images,
+        )  # fmt: skip
+        results.add_subject(subject, about)
 
 
-def about_dataset(dataset: Dataset) -> dict[str, Any]:
-    """What tables say of it; no paths."""
-    return {
-        "classes": list(dataset.classes),
-        "num_classes": len(dataset.classes),
-        "num_images": len(dataset.samples),
-        "num_train": len(dataset.of(TRAIN)),
-        "num_test": len(dataset.of(TEST)),
-    }
-
-
-def carry_out(plan: Plan, results: Results, shop: Workshop, heard: Heard = lambda seconds: None) -> list[Failure]:
+def carry_out(plan: Plan, results: Results, shop: Workshop, *, overall: str = "all steps, %") -> list[Failure]:
     """Do all steps; one that fails is reported at the end, and those that need it are left out.
 
     A training that diverges is a result: it is written down, with the reason.
+    The stage `overall` of the shop's progress counts percent of the plan's seconds.
     """
     failures: list[Failure] = []
     broken: set[Source] = set()  # without features
     behind = 0.0
+
+    def tell(seconds: float) -> None:
+        shop.progress(overall, int(100 * seconds / max(plan.seconds, 1e-9)), 100)
+
+    def within(step: Step, stage: str, done: int, total: int, note: str = "") -> None:
+        shop.progress(stage, done, total, note)
+        tell(behind + step.seconds * done / max(total, 1))
+
     for step in plan.steps:
-        heard(behind)
-        if not _rests_on(step, broken):
+        tell(behind)
+        if step.job is None or not any(source in broken for source, _ in step.job.sources):
             begin = time.perf_counter()
             try:
-                result = _do(step, results, shop, partial(_within, heard, behind, step.seconds))
+                outcome = _do(step, results, shop, partial(within, step))
             except (ValueError, OSError, ArithmeticError, RuntimeError, MemoryError) as error:
                 failures.append(Failure(step.name, str(error) or type(error).__name__))
                 if step.source is not None:
                     broken.add(step.source)
             else:
-                if result is not None:  # what cannot be written down need not be measured: no further step then
-                    results.add(step.job, result, time.perf_counter() - begin)
+                if step.job is not None and outcome is not None:  # what cannot be written down ends all: no more steps
+                    results.add(step.job, outcome, time.perf_counter() - begin)
         behind += step.seconds
-    heard(behind)
+    tell(behind)
     return failures
 
 
-def _rests_on(step: Step, broken: set[Source]) -> bool:
-    return step.job is not None and any(source in broken for source, _ in step.job.sources)
-
-
-def _within(heard: Heard, behind: float, seconds: float, done: int, total: int) -> None:
-    heard(behind + seconds * done / max(total, 1))
-
-
-def _do(step: Step, results: Results, shop: Workshop, tick: Callable[[int, int], None]) -> dict[str, Any] | None:
-    """The result of a job; of features there is none."""
-    if step.source is not None:
-        if step.source.tuned is None or not results.failure(step.source.tuned):
-            shop.describe(step.source, step.poolings, tick=tick)
+def _do(step: Step, results: Results, shop: Workshop, progress: Progress) -> Outcome[Any] | None:
+    """What a job measured; features are stored, and there is no outcome."""
+    if step.source is not None and not (step.source.tuned and results.failure(step.source.tuned)):
+        step.source.describe(shop, step.poolings, progress)
+    if step.job is None:
         return None
-    lost = [first for first in step.job.before if results.failure(first)]
+    lost = [first for first in before(step.job) if results.failure(first)]
     try:
-        return {"failed": f"so did {lost[0].name}"} if lost else dict(step.job.run(shop))
+        return Outcome(Failed(f"so did {lost[0].name}")) if lost else step.job.run(shop)
     except NonFiniteTrainingError as error:
-        return {"failed": str(error)}
+        return Outcome(Failed(str(error)))

@@ -8,9 +8,10 @@ Expected: experiments/paper/table1_normalization.csv (Birds, VGG-D: 80.1, 77.9, 
 from __future__ import annotations
 
 from ..pooling.head import PRESETS, ridge_in
-from .contract import Cell, Experiment, Subject, jobs_of
+from .contract import Cell, Experiment, jobs_of
 from .jobs.frozen import Frozen, frozen
 from .paper import printed
+from .records import Subject
 from .tables import accuracy_blocks
 
 SQRT_EPS, LOG_EPS = (ridge_in(PRESETS[name]) or 0.0 for name in ("improved_bcnn", "o2p"))
@@ -26,12 +27,12 @@ NORMALIZATIONS: dict[str, tuple[tuple[str, ...], float]] = {
 
 
 def job(subject: Subject, normalization: str) -> Frozen:
-    """Of a row."""
+    """The job of a row."""
     return frozen(subject, *NORMALIZATIONS[normalization])
 
 
 def cells(subject: Subject) -> list[Cell]:
-    """One row a normalization."""
+    """One row per normalization."""
     return [
         Cell(
             (name,), (job(subject, name),),

@@ -9,13 +9,16 @@ Expected: experiments/paper/table2_finetuning.csv (Birds, VGG-D: 80.1 to 84.0, 8
 
 from __future__ import annotations
 
-from .contract import Cell, Experiment, Subject, jobs_of
+from typing import Literal
+
+from .contract import Cell, Experiment, jobs_of
 from .jobs.tuned import tuned
 from .paper import printed
+from .records import Subject
 from .tables import accuracy_blocks
 
 NORMALIZATIONS = {"sgnsqrt": "bcnn", "sqrt + sgnsqrt": "lyapunov"}  # as the paper writes it, and the scheme
-WHEN = {"before": "before", "after": "accuracy"}  # as the paper writes it, and the value of a run
+WHEN: dict[str, Literal["accuracy", "before"]] = {"before": "before", "after": "accuracy"}  # and the value of a run
 
 
 def cells(subject: Subject) -> list[Cell]:
@@ -23,9 +26,7 @@ def cells(subject: Subject) -> list[Cell]:
     return [
         Cell(
             (name,), tuned(subject, scheme), value=value, part=f"{when} fine-tuning",
-            paper=printed(
-                "table2_finetuning", subject.dataset, network=subject.network, normalization=name, when=when
-            ),
+            paper=printed("table2_finetuning", subject.dataset, network=subject.network, normalization=name, when=when),
         )
         for when, value in WHEN.items()
         for name, scheme in NORMALIZATIONS.items()

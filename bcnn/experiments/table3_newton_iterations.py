@@ -19,11 +19,14 @@ from dataclasses import replace
 from typing import Any
 
 from ..report.document import Table
-from .contract import Block, Cell, Experiment, Subject
+from .contract import Block, Cell, Experiment
+from .jobs import Job
 from .jobs.forward_time import ForwardTime
-from .jobs.frozen import frozen, source_of
+from .jobs.frozen import frozen
+from .jobs.source import source_of
 from .jobs.tuned import tuned
 from .paper import printed
+from .records import Subject
 from .results import Results
 from .table1_normalization import SQRT_EPS, job
 from .tables import NONE, accuracy_blocks, found_of, title_of
@@ -47,9 +50,8 @@ SCHEMES = {"LYAP": "lyapunov", "SVD": "svd_truncated", "Faster: identity gradien
 
 def left(subject: Subject) -> list[Cell]:
     """Accuracy of frozen networks."""
-    heads = {"0": job(subject, "sgnsqrt")}
-    for column, text in FORWARD.items():
-        heads[column] = frozen(subject, (text, "signed_sqrt", "l2"), SQRT_EPS)
+    roots = {name: frozen(subject, (text, "signed_sqrt", "l2"), SQRT_EPS) for name, text in FORWARD.items()}
+    heads = {"0": job(subject, "sgnsqrt"), **roots}
     return [Cell((name,), (own,), _printed(subject, "forward", name), part=LEFT) for name, own in heads.items()]
 
 
@@ -77,13 +79,13 @@ def _printed(subject: Subject, part: str, column: str) -> float | None:
 
 
 def time_job(subject: Subject) -> ForwardTime:
-    """The last line of the left half."""
+    """The job of the last line of the left half."""
     methods = (*OTHERS.values(), *FORWARD.values())
     return ForwardTime(source_of(subject), methods, SQRT_EPS, subject.device, subject.threads)
 
 
-def jobs(subject: Subject) -> list[Any]:
-    """Of both halves."""
+def jobs(subject: Subject) -> list[Job[Any]]:
+    """The jobs of both halves."""
     return [*(job for cell in (*left(subject), *right(subject)) for job in cell.jobs), time_job(subject)]
 
 
@@ -95,15 +97,14 @@ TIMES_NOTE = (
 
 
 def _times(results: Results, subject: Subject, note: str) -> Table:
-    line = results.line(time_job(subject))
-    assert line is not None
-    own, machine = line["result"], line["versions"]["machine"]
+    own, machine = results.get(time_job(subject)), results.measurements[time_job(subject)].versions["machine"]
+    assert own is not None
     rows = [("0", _paper_ms("0"), "0", "", "0")]  # nothing is computed
     for name in (*FORWARD, *OTHERS):
         i = [*OTHERS, *FORWARD].index(name)
-        ours = (f"{own['time_ms'][i]:.2f}", f"± {100 * own['spread'][i]:.0f} %", f"{own['ratio'][i]:.2f}")
+        ours = (f"{own.time_ms[i]:.2f}", f"± {100 * own.spread[i]:.0f} %", f"{own.ratio[i]:.2f}")
         rows.append((name, _paper_ms(name), *ours))
-    about = f"d = {own['dim']}, {own['batch']} matrices at a time, float32, {subject.device}, {subject.threads} threads"
+    about = f"d = {own.dim}, {own.batch} matrices at a time, float32, {subject.device}, {subject.threads} threads"
     return Table(
         f"{title_of(results, subject, subject.size)}; time of the square root, {about}, {machine}",
         ("iterations", "paper, ms", "ours, ms a matrix", "spread", "ours, of the SVD's"), tuple(rows),
@@ -117,10 +118,10 @@ def _paper_ms(column: str) -> str:
 
 
 def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
-    """Left, its times, right."""
-    timed = {time_job(subject): subject for subject in found_of(results, subjects, lambda own: [time_job(own)])}
+    """The left half, its times, and the right half."""
+    timed = found_of(results, subjects, lambda own: [time_job(own)])
     found = accuracy_blocks(left, ["iterations"])(results, subjects)
-    found += [_times(results, subject, "" if i else TIMES_NOTE) for i, subject in enumerate(timed.values())]
+    found += [_times(results, subject, "" if i else TIMES_NOTE) for i, subject in enumerate(timed)]
     return found + accuracy_blocks(right, ["gradient"], size="tuned_size", note=NOTE)(results, subjects)
 
 

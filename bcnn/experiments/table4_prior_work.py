@@ -19,9 +19,10 @@ from ..pooling.head import PRESETS, HeadConfig, ridge_in
 from ..report.document import Table
 from ..report.tables import interval
 from . import paper
-from .contract import Block, Cell, Experiment, Subject, jobs_of
+from .contract import Block, Cell, Experiment, jobs_of
 from .jobs.frozen import Frozen, frozen
 from .jobs.tuned import tuned
+from .records import Subject
 from .results import Results
 from .tables import NONE, NOT_RUN, found_of, measured, ours_text, protocol_of, reasons, recipe_of, title_of
 
@@ -52,29 +53,18 @@ def _rows(results: Results, subject: Subject) -> list[tuple[str, ...]]:
         is_tuned = cell.labels[1] == "fine-tuned"
         size = subject.tuned_size if is_tuned else subject.size
         state = f"fine-tuned, {subject.epochs} epochs{recipe_of(subject)}" if is_tuned else "frozen"
-        state += protocol_of(subject)
         network = paper.network_title(subject.network)
         network += "" if subject.weights == "default" else f", weights {subject.weights}"
-        own = measured(results, cell)
-        sure = "" if own is None else interval(*own.interval)
-        rows.append((cell.labels[0], state, network, f"{size}", ours_text(results, cell), sure))
+        sure = interval(*own.interval) if (own := measured(results, cell)) else ""
+        rows.append((cell.labels[0], state + protocol_of(subject), network, f"{size}", ours_text(results, cell), sure))
     return rows
 
 
 def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
-    """The paper's table, then ours, a table a dataset."""
+    """The paper's table, then ours, one table per dataset."""
     names = [line["dataset"] for line in paper.table("datasets")]
-    lines = paper.table("table4_prior_work")
-    printed = tuple(
-        (
-            line["method"],
-            line["network"],
-            line["train"] or NONE,
-            line["test"] or NONE,
-            *(line[n] or NONE for n in names),
-        )
-        for line in lines
-    )
+    columns = ("method", "network", "train", "test", *names)
+    printed = tuple(tuple(line[column] or NONE for column in columns) for line in paper.table("table4_prior_work"))
     header = ("method", "network", "annotation, train", "test", *(paper.dataset_title(name) for name in names))
     found: list[Block] = [Table("The paper's", header, printed, num_labels=4)]
     shown = found_of(results, subjects, jobs_of(cells))

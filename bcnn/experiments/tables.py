@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from statistics import mean, stdev
 from textwrap import shorten
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,8 @@ from ..classify.paired import mean_interval, paired_interval, paired_p
 from ..report.document import Table
 from ..report.tables import interval, percent
 from . import paper
-from .contract import Block, Cell, Subject, jobs_of
+from .contract import Block, Cell, Cells, Jobs, jobs_of
+from .records import Subject
 from .results import Results
 
 NOT_RUN, NONE = "not run", "-"
@@ -31,10 +31,10 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Measured:
-    """Ours, of one cell."""
+    """Our numbers for one cell."""
 
-    accuracies: tuple[float, ...]  # one a seed
-    right: NDArray[np.float64] | None  # share of right answers, an entry a test image; None where it was not kept
+    accuracies: tuple[float, ...]  # one per seed
+    right: NDArray[np.float64] | None  # share of right answers, one entry per test image; None where it is not known
     num_test: int
     truth: tuple[int, ...] = ()  # true classes
 
@@ -58,19 +58,18 @@ class Measured:
 
 def measured(results: Results, cell: Cell) -> Measured | None:
     """From the results of the seeds that are there; None where there are none, or a run failed."""
-    found = [own for job in cell.jobs if (own := results.get(job)) is not None and own.get(cell.value) is not None]
+    found = [own for job in cell.jobs if (own := results.get(job)) and getattr(own, cell.value) is not None]
     if not found:
         return None
-    truths = {tuple(own.get("truth", ())) for own in found}
-    right = None
-    if cell.value == "accuracy" and len(truths) == 1 and truths != {()}:
-        right = np.mean([np.equal(own["truth"], own["predicted"]) for own in found], axis=0)
-    truth = truths.pop() if right is not None else ()
-    return Measured(tuple(own[cell.value] for own in found), right, found[0]["num_test"], truth)
+    accuracies, truth = tuple(getattr(own, cell.value) for own in found), found[0].truth
+    if cell.value != "accuracy" or not truth or any(own.truth != truth for own in found):
+        return Measured(accuracies, None, found[0].num_test)
+    right = np.mean([np.equal(own.truth, own.predicted) for own in found], axis=0)
+    return Measured(accuracies, right, found[0].num_test, truth)
 
 
 def failures(results: Results, cell: Cell) -> list[str]:
-    """Why there are no numbers although it was tried, one reason a seed."""
+    """Why there are no numbers although it was tried, one reason per seed."""
     return [why for job in cell.jobs if (why := results.failure(job)) is not None]
 
 
@@ -93,14 +92,14 @@ def reasons(results: Results, cells: Sequence[Cell]) -> str:
 
 def title_of(results: Results, subject: Subject, size: int, *, tuned: bool = False) -> str:
     """Dataset, as much of it as there is, network, its weights where they are not the usual ones, and its training."""
-    about = results.datasets.get((subject.dataset, subject.images), {})
     name = paper.dataset_title(subject.dataset)
     line = next((line for line in paper.table("datasets") if line["dataset"] == subject.dataset), None)
-    classes, images = about.get("num_classes"), about.get("num_images")
-    if line and about and (str(classes), str(images)) != (line["num_classes"], line["num_images"]):
-        name += f", {classes} of {line['num_classes']} classes, {images} of {line['num_images']} images"
-    elif about:
-        name += f", {classes} classes, {images} images"
+    if about := results.datasets.get((subject.dataset, subject.images)):
+        classes, images = about.num_classes, about.num_images
+        if line and (str(classes), str(images)) != (line["num_classes"], line["num_images"]):
+            name += f", {classes} of {line['num_classes']} classes, {images} of {line['num_images']} images"
+        else:
+            name += f", {classes} classes, {images} images"
     weights = "" if subject.weights == "default" else f", weights {subject.weights}"
     seeds = f", {len(subject.seeds)} seeds" if len(subject.seeds) > 1 else ""
     training = f", {subject.epochs} epochs{seeds}{recipe_of(subject)}" if tuned else ""
@@ -120,9 +119,9 @@ def recipe_of(subject: Subject) -> str:
 
 
 def accuracy_blocks(
-    cells: Callable[[Subject], Sequence[Cell]], labels: Sequence[str], *, size: str = "size", note: str = ""
+    cells: Cells, labels: Sequence[str], *, size: str = "size", note: str = ""
 ) -> Callable[[Results, Sequence[Subject]], list[Block]]:
-    """The tables of an experiment that consists of cells: as in the paper, then one a subject and part, in detail.
+    """The tables of an experiment that consists of cells: as in the paper, then one per subject and part, in detail.
 
     Args:
         cells: of a subject.
@@ -132,7 +131,7 @@ def accuracy_blocks(
     """
 
     def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
-        found: dict[tuple[Any, ...], Block] = {}  # by jobs: subjects may differ in what does not matter here
+        found: dict[object, Block] = {}  # by jobs: subjects may differ in what does not matter here
         subjects = widest(subjects, jobs_of(cells))
 
         def title_for(subject: Subject) -> str:
@@ -143,7 +142,7 @@ def accuracy_blocks(
             for part, group in groupby(cells(subject), key=lambda cell: cell.part):
                 some = list(group)
                 key = tuple((cell.value, cell.jobs) for cell in some)
-                if key not in found and any(results.get(job) is not None for cell in some for job in cell.jobs):
+                if key not in found and any(job in results for cell in some for job in cell.jobs):
                     said = "" if found else f"{NOTE} {note}".strip()  # once is enough
                     found[key] = accuracy_table(results, some, labels, f"{title}; {part}" if part else title, said)
         return [overview(results, subjects, cells, labels, title_for), *found.values()] if found else []
@@ -152,27 +151,21 @@ def accuracy_blocks(
 
 
 def overview(
-    results: Results,
-    subjects: Sequence[Subject],
-    cells: Callable[[Subject], Sequence[Cell]],
-    labels: Sequence[str],
+    results: Results, subjects: Sequence[Subject], cells: Cells, labels: Sequence[str],
     title_for: Callable[[Subject], str],
-) -> Table:
+) -> Table:  # fmt: skip
     """All cells that the paper or we have, in the paper's order: its number and ours, dataset by dataset."""
     datasets = _all_of("datasets", "dataset", [subject.dataset for subject in subjects])
     networks = _all_of("networks", "network", [subject.network for subject in subjects])
     rows = []
-    chosen = {
-        (dataset, network): _fullest(results, subjects, cells, dataset, network)
-        for network in networks
-        for dataset in datasets
-    }
+    places = [(dataset, network) for network in networks for dataset in datasets]
+    chosen = {place: _fullest(results, subjects, cells, *place) for place in places}
     for network in networks:
-        columns = [_texts(results, cells(chosen[dataset, network])) for dataset in datasets]
-        if any(printed != NONE or ours != NOT_RUN for column in columns for printed, ours in column.values()):
-            for key in columns[0]:
-                pairs = [column[key] for column in columns]
-                rows.append((paper.network_title(network), *key, *(text for pair in pairs for text in pair)))
+        columns = [cells(chosen[dataset, network]) for dataset in datasets]
+        found = [[_texts(results, cell) for cell in some] for some in zip(*columns, strict=True)]
+        if any(pair != (NONE, NOT_RUN) for pairs in found for pair in pairs):
+            for cell, pairs in zip(columns[0], found, strict=True):
+                rows.append((paper.network_title(network), cell.part, *cell.labels, *chain.from_iterable(pairs)))
     parts = any(row[1] for row in rows)
     heading = ("network", "", *labels) if parts else ("network", *labels)
     header = (*heading, *(f"{paper.dataset_title(d)}, {who}" for d in datasets for who in ("paper", "ours")))
@@ -187,13 +180,7 @@ def _all_of(table: str, column: str, ours: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*(line[column] for line in paper.table(table)), *ours]))
 
 
-def _fullest(
-    results: Results,
-    subjects: Sequence[Subject],
-    cells: Callable[[Subject], Sequence[Cell]],
-    dataset: str,
-    network: str,
-) -> Subject:
+def _fullest(results: Results, subjects: Sequence[Subject], cells: Cells, dataset: str, network: str) -> Subject:
     """The subject of which there is most, the latest of equals."""
 
     def fullness(subject: Subject) -> tuple[int, int]:
@@ -204,12 +191,9 @@ def _fullest(
     return max(reversed(own), key=fullness) if own else Subject(dataset, "", network)
 
 
-def _texts(results: Results, cells: Sequence[Cell]) -> dict[tuple[str, ...], tuple[str, str]]:
-    """By part and labels, the paper's number and ours."""
-    return {
-        (cell.part, *cell.labels): (NONE if cell.paper is None else f"{cell.paper:.1f}", ours_text(results, cell))
-        for cell in cells
-    }
+def _texts(results: Results, cell: Cell) -> tuple[str, str]:
+    """The paper's number and ours."""
+    return NONE if cell.paper is None else f"{cell.paper:.1f}", ours_text(results, cell)
 
 
 def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str], title: str, note: str = "") -> Table:
@@ -219,23 +203,14 @@ def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str
     known = [own.accuracy if own else -1.0 for own in values]
     top = known.index(max(known)) if max(known) > 0 and len(known) > 1 else None
     best = None if top is None else values[top]
-    rows = [
-        (*cell.labels, *_numbers(results, cell, own), *_gain(cell, own, base, values[0], first=cell is base),
-         _p_to(best, own))
-        for cell, own in zip(cells, values, strict=True)
-    ]  # fmt: skip
-    header = (
-        *labels,
-        "paper",
-        "ours",
-        "95 % interval",
-        "difference",
-        "gain, paper",
-        "gain, ours",
-        "95 % interval",
-        "p",
-        "p, to the best",
-    )
+    rows = []
+    for cell, own in zip(cells, values, strict=True):
+        sure = "" if own is None else interval(*own.interval)
+        difference = _minus(None if own is None else 100 * own.accuracy, cell.paper)
+        gain = ("" if cell is base else _minus(cell.paper, base.paper), *_gain(own, values[0]))
+        rows.append((*cell.labels, *_texts(results, cell), sure, difference, *gain, _gain(own, best)[-1]))
+    gains = ("gain, paper", "gain, ours", "95 % interval", "p", "p, to the best")
+    header = (*labels, "paper", "ours", "95 % interval", "difference", *gains)
     return Table(
         title=title, header=header, rows=tuple(rows), num_labels=len(labels),
         strong=frozenset() if top is None else frozenset({(top, ours)}),
@@ -244,50 +219,29 @@ def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str
     )  # fmt: skip
 
 
-def _numbers(results: Results, cell: Cell, own: Measured | None) -> tuple[str, str, str, str]:
-    printed = NONE if cell.paper is None else f"{cell.paper:.1f}"
-    if own is None:
-        return printed, ours_text(results, cell), "", ""
-    difference = "" if cell.paper is None else f"{100 * own.accuracy - cell.paper:+.1f}"
-    return printed, ours_text(results, cell), interval(*own.interval), difference
+def _minus(left: float | None, right: float | None) -> str:
+    return "" if left is None or right is None else f"{left - right:+.1f}"
 
 
-def _gain(
-    cell: Cell, own: Measured | None, base: Cell, own_base: Measured | None, *, first: bool
-) -> tuple[str, str, str, str]:
-    if first:
-        return "", "", "", ""
-    printed = "" if cell.paper is None or base.paper is None else f"{cell.paper - base.paper:+.1f}"
-    if own is None or own_base is None:
-        return printed, "", "", ""
-    gain = percent(own.accuracy - own_base.accuracy, sign="+")
-    if not _are_paired(own, own_base):
-        return printed, gain, "", ""
-    p = _p_to(own_base, own)
-    if np.array_equal(own.right, own_base.right):  # type: ignore[arg-type]
-        return printed, gain, "", p  # a bootstrap of no differences has no width
-    return printed, gain, interval(*paired_interval(own.right, own_base.right), sign="+"), p
+def _gain(own: Measured | None, base: Measured | None) -> tuple[str, str, str]:
+    """Over another row: the difference and, where both have predictions of the same images, its interval and p."""
+    if own is None or base is None or own is base:
+        return "", "", ""
+    gain = percent(own.accuracy - base.accuracy, sign="+")
+    if own.right is None or base.right is None or own.truth != base.truth:
+        return gain, "", ""
+    same = np.array_equal(own.right, base.right)  # a bootstrap of no differences has no width
+    sure = "" if same else interval(*paired_interval(own.right, base.right), sign="+")
+    return gain, sure, f"{paired_p(own.right, base.right):.2g}"
 
 
-def _p_to(other: Measured | None, own: Measured | None) -> str:
-    """Of the difference to another row, where both have predictions of the same images."""
-    if own is None or other is None or own is other or not _are_paired(own, other):
-        return ""
-    return f"{paired_p(own.right, other.right):.2g}"
-
-
-def _are_paired(own: Measured, other: Measured) -> bool:
-    """Whether both were tested on the same images."""
-    return own.right is not None and other.right is not None and own.truth == other.truth
-
-
-def widest(subjects: Sequence[Subject], jobs: Callable[[Subject], Sequence[Any]]) -> list[Subject]:
+def widest(subjects: Sequence[Subject], jobs: Jobs) -> list[Subject]:
     """Subjects without those that are part of another one, such as one seed of three."""
     sets = {subject: frozenset(jobs(subject)) for subject in subjects}
     return [subject for subject, own in sets.items() if not any(own < other for other in sets.values())]
 
 
-def found_of(results: Results, subjects: Sequence[Subject], jobs: Callable[[Subject], Sequence[Any]]) -> list[Subject]:
-    """Subjects that have a result, the widest ones."""
-    found = [subject for subject in subjects if any(results.get(job) is not None for job in jobs(subject))]
-    return widest(found, jobs)
+def found_of(results: Results, subjects: Sequence[Subject], jobs: Jobs) -> list[Subject]:
+    """The widest subjects that have a result; of those with the same jobs, the latest."""
+    found = [subject for subject in subjects if any(job in results for job in jobs(subject))]
+    return list({tuple(jobs(subject)): subject for subject in widest(found, jobs)}.values())

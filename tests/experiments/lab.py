@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from bcnn.experiments import EXPERIMENTS
-from bcnn.experiments.contract import Subject
 from bcnn.experiments.plan import make_plan
+from bcnn.experiments.records import DatasetInfo, Outcome, Subject
 from bcnn.experiments.results import FILE, Results
 from bcnn.experiments.run import carry_out, register
+from bcnn.experiments.run_folder import TunedResult
 from bcnn.experiments.workshop import Workshop
 from tests.features.images import picture_folder
 
@@ -31,3 +32,19 @@ def measure(shop: Workshop, subject: Subject, artifacts=tuple(EXPERIMENTS), **op
     register([subject], results, shop)
     failures = carry_out(make_plan(artifacts, [subject], results, shop, **options), results, shop)
     return results, failures
+
+
+def info(subject: Subject, *, num_classes: int = 3, num_images: int = 30) -> DatasetInfo:
+    """What tables say of a dataset that is not there."""
+    classes = tuple(f"class_{i}" for i in range(num_classes))
+    return DatasetInfo(classes, num_classes, num_images, num_images - 10, 10, subject.dataset, subject.images)
+
+
+def tuned_outcome(**own) -> Outcome[TunedResult]:
+    """A fine-tuning that somebody might have done."""
+    rest = {
+        "accuracy": 0.5, "before": None, "softmax": None, "num_test": 10, "num_broken": 0, "truth": (), "predicted": (),
+        "num_features": 4, "history": (), "train_s": 1.0, "best_epoch": 1, "selected_on": "validation",
+        "num_skipped": 0, "num_gradient_exceptions": 0,
+    }  # fmt: skip
+    return Outcome(TunedResult(**{**rest, **own}))

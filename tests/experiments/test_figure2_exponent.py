@@ -1,8 +1,8 @@
 """Figure 2."""
 
 from bcnn.experiments import table1_normalization
-from bcnn.experiments.contract import Subject
 from bcnn.experiments.figure2_exponent import EXPERIMENT, EXPONENTS, cells
+from bcnn.experiments.records import Subject
 from bcnn.report.document import Picture
 
 

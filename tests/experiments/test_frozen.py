@@ -8,12 +8,13 @@ import torch
 
 from bcnn.classify.fit import fit_classifier
 from bcnn.data.contract import TEST, TRAIN
-from bcnn.experiments.contract import to_plain
-from bcnn.experiments.jobs.frozen import Frozen, describe_stored, source_of
+from bcnn.experiments.jobs.frozen import Frozen
+from bcnn.experiments.jobs.source import source_of
 from bcnn.experiments.jobs.tuned import tuned
+from bcnn.experiments.plain import to_plain
 from bcnn.experiments.table1_normalization import NORMALIZATIONS
 from bcnn.experiments.table1_normalization import job as row
-from bcnn.experiments.workshop import plain_head
+from bcnn.experiments.workshop import describe_stored, plain_head
 from bcnn.files import read_csv
 from bcnn.pooling.head import PRESETS, Head, make_config, ridge_in
 from bcnn.runs.config import RunConfig
@@ -67,9 +68,9 @@ def test_predictions_are_those_of_train(lab, tmp_path):
         own = results.get(Frozen(source_of(subject), head.normalize, ridge_in(head)))
         lines = read_csv(tmp_path / preset / "predictions.csv")
         classes = [f"class_{i}" for i in range(3)]
-        assert [classes[i] for i in own["predicted"]] == [line["class1"] for line in lines]
-        assert [classes[i] for i in own["truth"]] == [line["truth"] for line in lines]
-        assert own["accuracy"] == json.loads((tmp_path / preset / "metrics.json").read_text())["accuracy"]
+        assert [classes[i] for i in own.predicted] == [line["class1"] for line in lines]
+        assert [classes[i] for i in own.truth] == [line["truth"] for line in lines]
+        assert own.accuracy == json.loads((tmp_path / preset / "metrics.json").read_text())["accuracy"]
 
 
 def test_the_papers_ridge_and_scale_are_those_of_train(lab, tmp_path):
@@ -84,7 +85,7 @@ def test_the_papers_ridge_and_scale_are_those_of_train(lab, tmp_path):
     train(config, tmp_path)
     classes = [f"class_{i}" for i in range(3)]
     lines = read_csv(tmp_path / "predictions.csv")
-    assert [classes[i] for i in job.run(shop)["predicted"]] == [line["class1"] for line in lines]
+    assert [classes[i] for i in job.run(shop).result.predicted] == [line["class1"] for line in lines]
 
 
 def test_what_came_later_does_not_rename_earlier_jobs(lab):
@@ -115,15 +116,15 @@ def test_another_ridge_has_a_folder_of_its_own_before_fine_tuning(lab):
     ours, papers, rescaled = (
         tuned(replace(subject, **other), "lyapunov")[0] for other in ({}, {"ridge": "paper"}, {"rescale": "median"})
     )
-    assert shop.before_folder(ours) != shop.before_folder(papers)
-    assert shop.before_folder(ours) == shop.before_folder(rescaled)  # the same descriptors
+    assert ours.before_folder(shop) != papers.before_folder(shop)
+    assert ours.before_folder(shop) == rescaled.before_folder(shop)  # the same descriptors
 
 
 def test_too_little_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
     shop = make_shop(tmp_path)
     subject = make_subject(shop)
     job = Frozen(source_of(subject), ("l2",), 0.0)
-    shop.describe(job.source, ["bilinear"])
+    job.source.describe(shop, ["bilinear"])
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
     with pytest.raises(OSError, match=r"GB free in .* for descriptors, got 0.0 GB; make room"):
         job.run(shop)
@@ -132,10 +133,10 @@ def test_too_little_room_is_said_before_anything_is_written(tmp_path, monkeypatc
 def test_test_images_are_averaged_over_both_views(lab):
     shop, subject, results = lab
     job = Frozen(source_of(subject), ("signed_sqrt", "l2"), 0.0)
-    stored, own = shop.stored(job.source, "bilinear"), results.get(job)
+    stored, own = job.source.stored(shop, "bilinear"), results.get(job)
     train, test = (describe_stored(Head(job.head), stored.matrix(split).columns(0, 10**6)) for split in (TRAIN, TEST))
     rows = stored.matrix(TRAIN)
     fitted = fit_classifier(train, rows.labels, 3, kind="svm", C=1.0, groups=rows.groups.numpy(), calibrate=False)
     scores = (test @ fitted.weight.float().T + fitted.bias.float()).unflatten(0, (-1, 2))
-    assert own["predicted"] == scores.mean(1).argmax(1).tolist()
-    assert len(own["predicted"]) == own["num_test"] == 12
+    assert list(own.predicted) == scores.mean(1).argmax(1).tolist()
+    assert len(own.predicted) == own.num_test == 12

@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 
 from bcnn.experiments import EXPERIMENTS
-from bcnn.experiments.jobs.tuned import read_run, tuned
+from bcnn.experiments.jobs.tuned import tuned
+from bcnn.experiments.records import Outcome
 from bcnn.experiments.report import _curves, make_document, write_report
-from bcnn.experiments.results import Results
+from bcnn.experiments.results import Results, job_to_plain
+from bcnn.experiments.run_folder import read_run
 from tests.browser import browser_or_skip, open_page
+from tests.experiments.lab import info
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +40,15 @@ def test_it_has_curves_confusions_times_and_configurations(lab):
     sections = {section.anchor: section for section in document.sections}
     assert list(sections)[-4:] == ["curves", "confusions", "times", "configurations"]
     minutes, seconds = sections["times"].blocks
-    assert len(seconds.rows) == len(results.lines)
+    assert len(seconds.rows) == len(results.measurements)
     assert {row[0] for row in minutes.rows} == {"describing images", *EXPERIMENTS}
     own = [float(row[1]) for row in seconds.rows if "cub, tiny, 32 px, frozen, bilinear > " in row[0]]
     table1 = next(row for row in minutes.rows if row[0] == "table1_normalization")
     assert table1[2] == "5 of 5"
     assert 60 * float(table1[3]) <= sum(own) + 60  # rounded each
     shown = "\n".join(block.text for block in sections["configurations"].blocks)
-    for line in results.lines.values():
-        assert json.dumps(line["job"]) in shown
+    for job in results.measurements:
+        assert json.dumps(job_to_plain(job)) in shown
     assert '"torch"' in shown
 
 
@@ -83,9 +86,9 @@ def test_experiments_of_their_own_are_not_averaged_in_one_curve(lab):
     both = Results()
     both.include(results)
     other = replace(subject, images="0" * 16)
-    both.add_subject(other, {"num_classes": 3, "num_images": 30})
+    both.add_subject(other, info(other))
     job = tuned(subject, "bcnn")[0]
-    both.add(replace(job, images=other.images), results.get(job), 1.0)
+    both.add(replace(job, images=other.images), Outcome(results.get(job)), 1.0)
     for found, number in ((results, 1), (both, 2)):
         (section,) = _curves(found)
         assert len(section.blocks) == number
@@ -112,6 +115,18 @@ def test_files_of_others_are_not_overwritten(lab, tmp_path):
     assert not (tmp_path / "README.html").exists()
 
 
+def test_a_run_without_test_images_has_curves_alone(lab, tmp_path):
+    shop, _, _ = lab
+    first = next((shop.out / "finetune").iterdir())
+    metrics = json.loads((first / "metrics.json").read_text())
+    for name in ("per_class", "interval95", "top5_accuracy", "mean_class_accuracy"):
+        del metrics[name]
+    metrics |= {"accuracy": None, "num_test": 0}
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    (section,) = make_document([tmp_path]).sections
+    assert [type(block).__name__ for block in section.blocks] == ["Table", "Picture", "Details"]
+
+
 def test_names_that_are_no_text(lab, tmp_path):
     """Of folders with bytes that are no UTF-8: tables of predictions write them out."""
     shop, _, _ = lab
@@ -124,5 +139,5 @@ def test_names_that_are_no_text(lab, tmp_path):
     text = (run / "predictions.csv").read_text().replace("class_0,", "\\udcff,")
     (run / "predictions.csv").write_text(text)
     assert "\\udcff" in text
-    assert read_run(run)[0]["accuracy"] == metrics["accuracy"]
+    assert read_run(run).accuracy == metrics["accuracy"]
     assert len(write_report([run], tmp_path / "report.html")) == 3

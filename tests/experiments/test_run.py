@@ -7,11 +7,14 @@ import torch
 
 from bcnn.errors import NonFiniteTrainingError
 from bcnn.experiments import EXPERIMENTS
-from bcnn.experiments.jobs.frozen import Frozen, source_of
-from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, read_run, tuned
+from bcnn.experiments.jobs import before
+from bcnn.experiments.jobs.frozen import Frozen
+from bcnn.experiments.jobs.source import Source, source_of
+from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, tuned
 from bcnn.experiments.plan import make_plan
 from bcnn.experiments.results import FILE, Results
 from bcnn.experiments.run import alone
+from bcnn.experiments.run_folder import read_run
 from bcnn.models.bcnn import build_model
 from bcnn.models.files import save
 from tests.experiments.lab import make_shop, make_subject, measure
@@ -73,10 +76,10 @@ def test_a_killed_sweep_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(Frozen, "run", killed)
     with pytest.raises(KeyboardInterrupt):
         measure(shop, subject, ["table1_normalization"])
-    assert len(Results(shop.out / FILE).lines) == 2
+    assert len(Results(shop.out / FILE).measurements) == 2
     results, failures = measure(shop, subject, ["table1_normalization"])
     assert not failures
-    assert len(results.lines) == 5
+    assert len(results.measurements) == 5
     assert next(count) == 6  # three more, none twice
 
 
@@ -92,7 +95,7 @@ def test_one_failure_does_not_stop_the_others(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Frozen, "run", broken)
     results, failures = measure(shop, subject, ["table1_normalization"])
-    assert len(results.lines) == 3
+    assert len(results.measurements) == 3
     assert [failure.why for failure in failures] == ["no more room"] * 2
 
 
@@ -103,10 +106,10 @@ def test_without_features_their_jobs_are_left_out(tmp_path, monkeypatch):
     def broken(*args, **options):
         raise OSError("disk gone")
 
-    monkeypatch.setattr(shop, "describe", broken)
+    monkeypatch.setattr(Source, "describe", broken)
     results, failures = measure(shop, subject, ["table1_normalization", "gradient_precision"])
     assert len(failures) == 1
-    assert {line["job"]["source"] for line in results.lines.values()} == {None}  # made-up matrices alone
+    assert {job.source for job in results.measurements} == {None}  # made-up matrices alone
 
 
 @pytest.fixture
@@ -129,7 +132,7 @@ def diverged(tmp_path, monkeypatch):
 
 def test_a_training_that_diverges_is_a_result(diverged):
     _, subject, results = diverged("table2_finetuning")
-    assert results.get(tuned(subject, "bcnn")[0]) == {"failed": "loss is not finite in epoch 1"}
+    assert results.failure(tuned(subject, "bcnn")[0]) == "loss is not finite in epoch 1"
     _, before, _ = EXPERIMENTS["table2_finetuning"].blocks(results, [subject])
     assert [row[2] for row in before.rows] == ["failed", "failed"]
     assert "sgnsqrt: loss is not finite in epoch 1" in before.note
@@ -137,8 +140,8 @@ def test_a_training_that_diverges_is_a_result(diverged):
 
 def test_what_needs_a_training_that_diverged_has_failed_too(diverged):
     shop, subject, results = diverged("table3_newton_iterations")
-    (after,) = [job for job in EXPERIMENTS["table3_newton_iterations"].jobs(subject) if job.before]
-    assert results.get(after)["failed"].startswith("so did cub, tiny at 32 px, fine-tuned: bcnn")
+    (after,) = [job for job in EXPERIMENTS["table3_newton_iterations"].jobs(subject) if before(job)]
+    assert results.failure(after) == "so did cub, tiny, 32 px, tuned, bcnn, seed 0"
     plan = make_plan(["table3_newton_iterations"], [subject], results, shop)
     assert not plan.steps
 
@@ -181,14 +184,14 @@ def test_without_fine_tuning_only_runs_that_are_there_count(lab, tmp_path):
 def test_runs_of_the_same_configuration_are_found_and_others_are_not(lab):
     shop, subject, results = lab
     job = tuned(subject, "lyapunov")[0]
-    assert shop.finished_run(job) is not None
-    assert job.run(shop)["accuracy"] == results.get(job)["accuracy"]
-    for place in (shop.out, shop.out / "finetune", shop.finished_run(job)):
+    assert job.finished(shop) is not None
+    assert job.run(shop).result.accuracy == results.get(job).accuracy
+    for place in (shop.out, shop.out / "finetune", job.finished(shop)):
         again = make_shop(shop.out.parent, reuse=[place])
         again.out = shop.out.parent / "elsewhere"
-        assert again.finished_run(job) == shop.finished_run(job)
-        assert again.finished_run(replace(job, epochs=7)) is None
-        assert again.finished_run(replace(job, seed=7)) is None
+        assert job.finished(again) == job.finished(shop)
+        assert replace(job, epochs=7).finished(again) is None
+        assert replace(job, seed=7).finished(again) is None
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -196,9 +199,9 @@ def test_every_scheme_has_been_trained(lab, scheme):
     _, subject, results = lab
     for job in tuned(subject, scheme):
         own = results.get(job)
-        assert own["num_test"] == 12
-        assert [record["epoch"] for record in own["history"]] == [0, 1]
-        assert (own["before"] is not None, own["num_skipped"]) == (True, 0)
+        assert own.num_test == 12
+        assert [epoch.epoch for epoch in own.history] == [0, 1]
+        assert (own.before is not None, own.num_skipped) == (True, 0)
 
 
 def test_seeds_are_jobs_of_their_own(lab):
@@ -206,7 +209,7 @@ def test_seeds_are_jobs_of_their_own(lab):
     first, second = tuned(make_subject(shop, seeds=(0, 1)), "bcnn")
     assert results.get(first) is not None
     assert results.get(second) is None
-    assert shop.run_folder(first) != shop.run_folder(second)
+    assert first.new_folder(shop) != second.new_folder(shop)
 
 
 def test_two_at_once_in_one_folder_are_refused(tmp_path):
@@ -230,8 +233,8 @@ def test_broken_images_are_kept_in_mind(tmp_path):
     results, failures = measure(shop, subject, ["table1_normalization"])
     assert not failures
     assert list(shop.broken["cub"]) == ["test/class_0/9.png"]
-    (line, *_) = results.lines.values()
-    assert (line["result"]["num_broken"], line["result"]["num_test"]) == (1, 12)
+    (own, *_) = (measurement.result for measurement in results.measurements.values())
+    assert (own.num_broken, own.num_test) == (1, 12)
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path):
@@ -243,24 +246,24 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
 def test_a_run_of_something_else_is_told(lab, tmp_path):
     shop, subject, _ = lab
-    folder = shop.finished_run(tuned(subject, "bcnn")[0])
+    folder = tuned(subject, "bcnn")[0].finished(shop)
     (tmp_path / "metrics.json").write_text("{}")
     (tmp_path / "predictions.csv").write_text("")
-    with pytest.raises(ValueError, match="expected a run of bcnn train --finetune in"):
+    with pytest.raises(ValueError, match="expected that of a run of bcnn train, got"):
         read_run(tmp_path)
-    result, broken = read_run(folder)
-    assert (result["num_broken"], broken) == (0, {})
+    run = read_run(folder)
+    assert (run.finetune.num_broken, run.broken) == (0, {})
 
 
 def test_a_tuned_network_that_is_gone_is_tuned_again(lab, tmp_path):
     _, subject, results = lab
-    (after,) = [job for job in EXPERIMENTS["table3_newton_iterations"].jobs(subject) if job.before]
+    (after,) = [job for job in EXPERIMENTS["table3_newton_iterations"].jobs(subject) if before(job)]
     rest = Results()
     rest.include(results)
-    rest.lines = {key: line for key, line in rest.lines.items() if line is not results.line(after)}
+    del rest.measurements[after]
     other = make_shop(tmp_path)  # of results alone, without run folders
     other.data = lab[0].data
-    for finetune, expected in ((True, [after.before[0], after]), (False, [])):
+    for finetune, expected in ((True, [*before(after), after]), (False, [])):
         plan = make_plan(["table3_newton_iterations"], [subject], rest, other, finetune=finetune)
         assert [step.job for step in plan.steps if step.job is not None] == expected
 
@@ -289,12 +292,12 @@ def test_seeds_share_what_is_described_before(tmp_path):
     shop.weights = str(tmp_path / "w.safetensors")
     jobs = tuned(make_subject(shop, seeds=(0, 1)), "bcnn")
     for job in jobs:
-        assert job.run(shop)["before"] is not None
+        assert job.run(shop).result.before is not None
     (folder,) = [path for path in (shop.out / "features").iterdir() if "_before_" in path.name]
     stamps = {path.stat().st_mtime_ns for path in folder.rglob("chunk-*")}
     assert len(stamps) == 2  # one of each split, written once
     shop.weights = None  # drawn by the seed
-    assert len({shop.before_folder(job) for job in jobs}) == 2
+    assert len({job.before_folder(shop) for job in jobs}) == 2
 
 
 def test_runs_on_other_pictures_of_the_same_names_are_not_taken(lab, tmp_path):
@@ -302,8 +305,8 @@ def test_runs_on_other_pictures_of_the_same_names_are_not_taken(lab, tmp_path):
     job = tuned(subject, "bcnn")[0]
     again = make_shop(shop.out.parent, reuse=[shop.out / "finetune"])
     again.out = tmp_path
-    assert again.finished_run(job) is not None
-    assert again.finished_run(replace(job, images="0" * 16)) is None
+    assert job.finished(again) is not None
+    assert replace(job, images="0" * 16).finished(again) is None
 
 
 def test_features_are_gone_on_with_however_their_weights_are_called(tmp_path, monkeypatch):
@@ -314,5 +317,5 @@ def test_features_are_gone_on_with_however_their_weights_are_called(tmp_path, mo
         shop.weights = name
         shop._models.clear()
         subject = make_subject(shop, weights="w.safetensors")
-        shop.describe(source_of(subject), ["bilinear"])
-    assert shop.num_missing(source_of(subject), ["bilinear"]) == 0
+        source_of(subject).describe(shop, ["bilinear"])
+    assert source_of(subject).num_missing(shop, ["bilinear"]) == 0

@@ -1,6 +1,6 @@
 """Table 1."""
 
-from bcnn.experiments.contract import Subject
+from bcnn.experiments.records import Subject
 from bcnn.experiments.table1_normalization import EXPERIMENT, cells
 
 
@@ -15,7 +15,7 @@ def test_the_papers_numbers_stand_beside_their_rows():
 def test_gains_are_over_the_plain_network(lab):
     _, subject, results = lab
     _, table = EXPERIMENT.blocks(results, [subject])
-    plain = results.get(cells(subject)[0].jobs[0])["accuracy"]
+    plain = results.get(cells(subject)[0].jobs[0]).accuracy
     for row, cell in list(zip(table.rows, cells(subject), strict=True))[1:]:
-        own = results.get(cell.jobs[0])["accuracy"]
+        own = results.get(cell.jobs[0]).accuracy
         assert row[6] == f"{100 * (own - plain):+.1f}"

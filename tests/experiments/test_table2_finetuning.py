@@ -1,7 +1,7 @@
 """Table 2."""
 
-from bcnn.experiments.contract import Subject
 from bcnn.experiments.jobs.tuned import tuned
+from bcnn.experiments.records import Subject
 from bcnn.experiments.table2_finetuning import EXPERIMENT, cells
 
 
@@ -19,7 +19,7 @@ def test_before_and_after_are_tables_of_their_own(lab):
     _, subject, results = lab
     overview, before, after = EXPERIMENT.blocks(results, [subject])
     (job,) = tuned(subject, "lyapunov")
-    assert before.rows[1][2] == f"{100 * results.get(job)['before']:.1f}"
-    assert after.rows[1][2] == f"{100 * results.get(job)['accuracy']:.1f}"
+    assert before.rows[1][2] == f"{100 * results.get(job).before:.1f}"
+    assert after.rows[1][2] == f"{100 * results.get(job).accuracy:.1f}"
     assert overview.header[:3] == ("network", "", "normalization")
     assert "chosen on images cut from the training split" in before.note

@@ -1,7 +1,8 @@
 """Table 3."""
 
-from bcnn.experiments.contract import Subject
+from bcnn.experiments.jobs import before
 from bcnn.experiments.jobs.tuned import tuned
+from bcnn.experiments.records import Subject
 from bcnn.experiments.table3_newton_iterations import EXPERIMENT, left, right, time_job
 
 
@@ -29,20 +30,20 @@ def test_a_network_trained_without_the_root_gets_it_afterwards(lab):
     cell = next(cell for cell in right(subject) if cell.labels[0].endswith("no square root in training"))
     for job, base in zip(cell.jobs, tuned(subject, "bcnn"), strict=True):
         assert job.source.tuned == base
-        assert job.before == (base,)
+        assert before(job) == (base,)
         assert job.normalize[0] == "matrix_sqrt"
-        assert results.get(job)["num_test"] == 12
-        features = shop.stored(job.source, "bilinear")
-        plain = shop.stored(next(iter(left(subject)[0].jobs)).source, "bilinear")
+        assert results.get(job).num_test == 12
+        features = job.source.stored(shop, "bilinear")
+        plain = left(subject)[0].jobs[0].source.stored(shop, "bilinear")
         assert features.config.digest != plain.config.digest  # other weights
 
 
 def test_times_are_of_all_methods_in_the_same_rounds(lab):
     _, subject, results = lab
     own = results.get(time_job(subject))
-    assert len(own["time_ms"]) == len(own["ratio"]) == len(time_job(subject).methods) == 7
-    assert own["ratio"][-1] == 1.0
-    assert min(own["time_ms"]) > 0
+    assert len(own.time_ms) == len(own.ratio) == len(time_job(subject).methods) == 7
+    assert own.ratio[-1] == 1.0
+    assert min(own.time_ms) > 0
     table = next(t for t in EXPERIMENT.blocks(results, [subject]) if "time of the square root" in t.title)
     rows = {row[0]: row for row in table.rows}
     assert rows["5"][1] == "4"
@@ -50,7 +51,7 @@ def test_times_are_of_all_methods_in_the_same_rounds(lab):
     assert rows["eigen"][1] == "-"
     assert rows["SVD"][4] == "1.00"
     i = time_job(subject).methods.index("matrix_sqrt(forward='newton_schulz', num_iters=5)")
-    assert rows["5"][2] == f"{own['time_ms'][i]:.2f}"
+    assert rows["5"][2] == f"{own.time_ms[i]:.2f}"
 
 
 def test_every_method_names_its_algorithm():
@@ -61,4 +62,4 @@ def test_every_method_names_its_algorithm():
 def test_times_tell_the_machine(lab):
     _, subject, results = lab
     (times,) = [block for block in EXPERIMENT.blocks(results, [subject]) if "time of the square root" in block.title]
-    assert results.line(time_job(subject))["versions"]["machine"] in times.title
+    assert results.measurements[time_job(subject)].versions["machine"] in times.title

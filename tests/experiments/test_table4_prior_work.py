@@ -1,6 +1,6 @@
 """Table 4."""
 
-from bcnn.experiments.contract import Subject
+from bcnn.experiments.records import Subject
 from bcnn.experiments.table4_prior_work import EXPERIMENT, TUNED, cells
 from bcnn.pooling.head import PRESETS
 

@@ -5,25 +5,31 @@ import pytest
 
 from bcnn.classify.accuracy import mcnemar, wilson
 from bcnn.classify.paired import mean_interval, paired_interval
-from bcnn.experiments.contract import Cell, Subject
+from bcnn.experiments.contract import Cell
 from bcnn.experiments.jobs.tuned import tuned
+from bcnn.experiments.records import Failed, Outcome, Subject
 from bcnn.experiments.results import Results
+from bcnn.experiments.run_folder import TunedResult
 from bcnn.experiments.tables import NOT_RUN, accuracy_blocks, accuracy_table, measured, title_of
+from tests.experiments.lab import info, tuned_outcome
 
 SUBJECT = Subject("cub", "abc", "vgg16", seeds=(0, 1))
-TRUTH = [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+TRUTH = (0, 1, 2, 0, 1, 2, 0, 1, 2, 0)
 
 
-def result(num_wrong: int, *, shift: int = 0, **more) -> dict:
-    predicted = [(t + 1) % 3 if shift <= i < shift + num_wrong else t for i, t in enumerate(TRUTH)]
-    accuracy = 1 - num_wrong / len(TRUTH)
-    return {"accuracy": accuracy, "truth": TRUTH, "predicted": predicted, "num_test": len(TRUTH), **more}
+def answers(num_wrong: int, *, shift: int = 0) -> tuple[int, ...]:
+    return tuple((t + 1) % 3 if shift <= i < shift + num_wrong else t for i, t in enumerate(TRUTH))
+
+
+def result(num_wrong: int, *, shift: int = 0, **more) -> Outcome[TunedResult]:
+    own = {"truth": TRUTH, "predicted": answers(num_wrong, shift=shift), "num_test": len(TRUTH), **more}
+    return tuned_outcome(accuracy=1 - num_wrong / len(TRUTH), **own)
 
 
 def filled(**schemes) -> Results:
     """Results of the seeds of each scheme."""
     results = Results()
-    results.add_subject(SUBJECT, {"dataset": "cub", "num_classes": 3, "num_images": 30})
+    results.add_subject(SUBJECT, info(SUBJECT))
     for scheme, own in schemes.items():
         for job, value in zip(tuned(SUBJECT, scheme), own, strict=False):
             results.add(job, value, 1.0)
@@ -41,8 +47,8 @@ def test_one_seed_has_wilsons_interval_and_mcnemars_test():
     low, high = wilson(6, 10)
     assert base[1:5] == ("50.0", "60.0 (of 2 seeds 1 not run)", f"{100 * low:.1f} to {100 * high:.1f}", "+10.0")
     assert base[5:9] == ("", "", "", "")
-    right_a = np.equal(TRUTH, result(1, shift=7)["predicted"])
-    right_b = np.equal(TRUTH, result(4)["predicted"])
+    right_a = np.equal(TRUTH, answers(1, shift=7))
+    right_b = np.equal(TRUTH, answers(4))
     low, high = paired_interval(right_a, right_b)
     assert row[5:8] == ("+10.0", "+30.0", f"{100 * low:+.1f} to {100 * high:+.1f}")
     assert float(row[8]) == pytest.approx(mcnemar(right_a, right_b), rel=0.02)
@@ -60,7 +66,7 @@ def test_several_seeds_have_mean_spread_and_a_bootstrap_over_images():
 
 
 def test_what_was_not_run_or_failed_says_so():
-    bad = {"failed": "diverged in epoch 1"}
+    bad = Outcome(Failed("diverged in epoch 1"))
     results = filled(bcnn=[result(4)], identity=[bad, bad], unrolled=[bad], log=[result(2), bad])
     cells = [cell("bcnn"), cell("lyapunov", 85.8), cell("identity"), cell("unrolled"), cell("log")]
     table = accuracy_table(results, cells, ["scheme"], "T")
@@ -82,8 +88,7 @@ def test_values_without_predictions_have_no_paired_test():
 
 
 def test_other_test_images_are_not_compared():
-    shorter = result(1)
-    shorter = {**shorter, "truth": TRUTH[:9], "predicted": shorter["predicted"][:9], "num_test": 9}
+    shorter = result(1, truth=TRUTH[:9], predicted=answers(1)[:9], num_test=9)
     results = filled(bcnn=[result(4)], lyapunov=[shorter])
     table = accuracy_table(results, [cell("bcnn"), cell("lyapunov")], ["scheme"], "T")
     assert table.rows[1][7:] == ("", "", "")
@@ -122,7 +127,7 @@ def test_certainty_is_never_claimed_for_want_of_errors():
 
 
 def test_images_of_other_classes_are_not_compared():
-    other = {**result(1), "truth": TRUTH[1:] + TRUTH[:1]}
+    other = result(1, truth=TRUTH[1:] + TRUTH[:1])
     results = filled(bcnn=[result(4)], lyapunov=[other])
     table = accuracy_table(results, [cell("bcnn"), cell("lyapunov")], ["scheme"], "T")
     assert table.rows[1][7:] == ("", "", "")
@@ -131,7 +136,7 @@ def test_images_of_other_classes_are_not_compared():
 def test_the_overview_takes_a_column_from_one_subject():
     results = filled(bcnn=[result(4)])
     full = Subject("cub", "abc", "vgg16", weights="mine", seeds=(0,))
-    results.add_subject(full, {"num_classes": 3, "num_images": 30})
+    results.add_subject(full, info(full))
     for scheme in ("bcnn", "lyapunov"):
         results.add(tuned(full, scheme)[0], result(1), 1.0)
     cells = lambda subject: [Cell((scheme,), tuned(subject, scheme)) for scheme in ("bcnn", "lyapunov")]  # noqa: E731
@@ -151,7 +156,7 @@ def test_one_seed_of_three_is_part_of_them_and_the_latest_of_equals_counts():
     assert detail.rows[0][2] == "70.0 ± 14.1"
     assert f"Ours: {detail.title}." == overview.note
     other = Subject("cub", "def", "vgg16", seeds=(0, 1))  # all of the dataset, say
-    results.add_subject(other, {"dataset": "cub", "num_classes": 200, "num_images": 11788})
+    results.add_subject(other, info(other, num_classes=200, num_images=11788))
     for job in tuned(other, "bcnn"):
         results.add(job, result(1), 1.0)
     overview, *details = accuracy_blocks(cells, ["scheme"])(results, [first, SUBJECT, other])

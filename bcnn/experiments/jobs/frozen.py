@@ -1,72 +1,51 @@
 """Accuracy of a frozen network under one head: SVMs on descriptors made from stored pooled matrices.
 
-Paper: Sec. 3.2 and 3.3. The network sees each image once for all heads: what is stored is A of Eq. (1) without its
-ridge, and a head adds the ridge and the normalizations.
+Paper: Sec. 3.2 and 3.3.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy
-import torch
-from torch import Tensor
 
 from ...classify.evaluate import fit_and_test
 from ...data.contract import TEST, TRAIN
 from ...features.folder import FeatureRows
-from ...parts.shapes import Maps, Spd
 from ...pooling import POOLINGS
 from ...pooling.head import PAPERS_EPS, Head, HeadConfig, make_config, options_of, with_options
-from ...pooling.triangle import dimension_of, full_matrix
-from ..contract import Subject, later, to_plain
-from .tuned import Tuned, papers_own
-
-if TYPE_CHECKING:
-    from ..gauge import Gauge
-    from ..workshop import Workshop
-
+from ..gauge import Gauge
+from ..plain import later
+from ..records import Outcome, Subject
+from ..workshop import Workshop, describe_stored, num_channels
+from .source import Source, source_of
+from .tuned import papers_own
 
 SCRATCH = ".descriptors-"
 
 
 @dataclass(frozen=True)
-class Source:
-    """What stored features depend on, besides the pooling."""
+class FrozenResult:
+    """Accuracy on the test images, and what was predicted."""
 
-    dataset: str
-    images: str
-    network: str
-    weights: str
-    parameters: str
-    size: int
-    tuned: Tuned | None = None  # the fine-tuned network whose weights it has
-
-    @property
-    def slug(self) -> str:
-        """A folder's name."""
-        network = f"{self.network.replace('/', '-')}-{self.parameters[:8]}"
-        name = f"{self.dataset}-{self.images[:8]}_{network}_{self.size}"
-        return name if self.tuned is None else f"{name}_{self.tuned.scheme}_{_digest(self.tuned)}"
-
-
-def source_of(subject: Subject) -> Source:
-    """Of the frozen network."""
-    s = subject
-    return Source(s.dataset, s.images, s.network, s.weights, s.parameters, s.size)
-
-
-def _digest(tuned: Tuned) -> str:
-    return hashlib.sha256(json.dumps(to_plain(tuned), sort_keys=True).encode()).hexdigest()[:8]
+    accuracy: float
+    top5_accuracy: float | None
+    mean_class_accuracy: float
+    num_test: int
+    num_train: int
+    num_broken: int  # images that could not be read
+    truth: tuple[int, ...]  # true classes of the test images
+    predicted: tuple[int, ...]
+    num_features: int
+    converged: bool
+    time_s: dict[str, float]  # "fit"; "all", with normalizing and scores; "describe", the features, once for all heads
 
 
 @dataclass(frozen=True)
@@ -84,70 +63,45 @@ class Frozen:
 
     @property
     def name(self) -> str:
-        """The head."""
-        s = self.source
-        origin = "" if s.tuned is None else f" tuned as {s.tuned.scheme}, seed {s.tuned.seed}"
-        head = " > ".join((self.pooling, *self.normalize))
-        return f"{s.dataset}, {s.network} at {s.size} px{origin}: {head}"
+        return self.source.name_with(self.kind, " > ".join((self.pooling, *self.normalize)))
 
     @property
     def sources(self) -> tuple[tuple[Source, str], ...]:
-        """Its pooled features."""
         return ((self.source, self.pooling),)
 
     @property
-    def before(self) -> tuple[Any, ...]:
-        """The fine-tuning that its weights come from."""
-        return () if self.source.tuned is None else (self.source.tuned,)
-
-    @property
     def head(self) -> HeadConfig:
-        """As `bcnn.Head` takes it."""
+        """The head as `bcnn.Head` takes it."""
         config = make_config(HeadConfig(self.pooling, self.normalize))
         ridge = {"eps": self.eps, "eps_scale": self.eps_scale}
         return with_options(config, ridge) if "eps" in options_of(POOLINGS, self.pooling) else config
 
     def seconds(self, gauge: Gauge) -> float:
         """Normalizing all views, one Gram matrix, the SVMs, the scores."""
-        num_train, num_all = gauge.num_images(self.source.dataset)
-        describe = 2 * num_all * gauge.normalize_s(self.source, self.head)
-        return describe + gauge.classify_s(self.source, self.head, num_train, num_all)
+        s, head = self.source, self.head
+        view, num_all = gauge.view(s.network, s.size), gauge.shop.num_images(s.dataset)[1]
+        return 2 * num_all * gauge.normalize_s(view, head) + gauge.classify_s(s.dataset, view, head)
 
-    def run(self, shop: Workshop) -> dict[str, Any]:
-        """Accuracy on the test images, and what was predicted."""
-        stored, num_classes = shop.stored(self.source, self.pooling), len(shop.dataset(self.source.dataset).classes)
+    def run(self, shop: Workshop) -> Outcome[FrozenResult]:
+        """Fit the SVMs on the training images and test them."""
+        stored, num_classes = self.source.stored(shop, self.pooling), len(shop.dataset(self.source.dataset).classes)
         head, begin = Head(self.head).eval(), time.perf_counter()
         own = stored.matrix(TRAIN)
         done = fit_and_test(
-            own,
-            stored.matrix(TEST),
-            num_classes,
-            opened=lambda rows: descriptors(head, rows, shop, self.name),
-            kind="svm",
-            C=self.C,
-            calibrate=False,
-            rescale=self.rescale,
-        )
+            own, stored.matrix(TEST), num_classes, opened=lambda rows: descriptors(head, rows, shop, self.name),
+            kind="svm", C=self.C, calibrate=False, rescale=self.rescale,
+        )  # fmt: skip
         fitted, tested, found = done.classifier, done.tested, done.tested.evaluation()
         if found is None:
             raise ValueError(f"reproduce: expected test images of {self.source.dataset} that can be read, got none.")
-        return {
-            "accuracy": found.accuracy,
-            "top5_accuracy": found.top5_accuracy,
-            "mean_class_accuracy": found.mean_class_accuracy,
-            "num_test": found.num_images,
-            "num_train": len(own.rows),
-            "num_broken": len(stored.broken),
-            "truth": tested.labels.tolist(),
-            "predicted": tested.scores.argmax(1).tolist(),
-            "num_features": int(fitted.weight.shape[1]),
-            "converged": fitted.converged,
-            "time_s": {
-                "fit": sum(fitted.time_s.values()),
-                "all": time.perf_counter() - begin,
-                "describe": stored.time_s,
-            },
-        }
+        spent = {"fit": sum(fitted.time_s.values()), "all": time.perf_counter() - begin, "describe": stored.time_s}
+        result = FrozenResult(
+            accuracy=found.accuracy, top5_accuracy=found.top5_accuracy, mean_class_accuracy=found.mean_class_accuracy,
+            num_test=found.num_images, num_train=len(own.rows), num_broken=len(stored.broken),
+            truth=tuple(tested.labels.tolist()), predicted=tuple(tested.scores.argmax(1).tolist()),
+            num_features=int(fitted.weight.shape[1]), converged=fitted.converged, time_s=spent,
+        )  # fmt: skip
+        return Outcome(result)
 
 
 def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: str = "bilinear") -> Frozen:
@@ -159,19 +113,16 @@ def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: st
         eps: our ridge, relative to the trace; 0: none.
         pooling: the head's.
     """
-    if subject.ridge == "paper":
-        eps = PAPERS_EPS if eps else 0.0
-        return Frozen(
-            source_of(subject), papers_own(normalize), eps, pooling, eps_scale="largest", rescale=subject.rescale
-        )
-    return Frozen(source_of(subject), normalize, eps, pooling, rescale=subject.rescale)
+    ours = Frozen(source_of(subject), normalize, eps, pooling, rescale=subject.rescale)
+    if subject.ridge == "ours":
+        return ours
+    return replace(ours, normalize=papers_own(normalize), eps=PAPERS_EPS if eps else 0.0, eps_scale="largest")
 
 
 @contextmanager
 def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Iterator[numpy.ndarray]:
-    """Descriptors of stored features, one row a view, in a file that is removed afterwards."""
-    width = head.length(num_channels(head, rows.shape[1]))
-    shape = (rows.shape[0], width)
+    """Descriptors of stored features, one row per view, in a file that is removed afterwards."""
+    shape = (rows.shape[0], head.length(num_channels(head, rows.shape[1])))
     needed = 4 * shape[0] * shape[1]
     free = shutil.disk_usage(shop.out).free
     if needed > free:
@@ -189,28 +140,7 @@ def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Ite
         for part in rows.parts():
             file[at : at + len(part)] = describe_stored(head, part.to(shop.options.device)).cpu().numpy()
             at += len(part)
-            shop.tick(f"{name}, images", at // rows.num_views, shape[0] // rows.num_views)
+            shop.progress(f"{name}, images", at // rows.num_views, shape[0] // rows.num_views)
         file.flush()
         del file
         yield numpy.memmap(place, numpy.float32, "r", shape=shape)
-
-
-def num_channels(head: Head, width: int) -> int:
-    """Of the features whose pooled form has so many numbers."""
-    return dimension_of(width) if _is_matrix(head) else width
-
-
-def _is_matrix(head: Head) -> bool:
-    return isinstance(head.pooling.shape(Maps(1)), Spd)
-
-
-@torch.inference_mode()
-def describe_stored(head: Head, stored: Tensor) -> Tensor:
-    """What the head would have made of the features themselves, shape (rows, d).
-
-    Args:
-        head: its pooling is what the features were stored with.
-        stored: the triangles of A without a ridge, or vectors, shape (rows, width).
-    """
-    pooled = full_matrix(stored) if _is_matrix(head) else stored
-    return head.normalize_matrix(head.pooling.complete(pooled))

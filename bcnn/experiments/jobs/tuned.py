@@ -5,27 +5,27 @@ Paper: Sec. 3.2, "Training and evaluation", and Sec. 3.4 and 3.5.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from ...machine import commit
 from ...pooling.head import PAPERS_EPS, PRESETS
 from ...pooling.head import ridge_in as ridge_in_head
+from ...runs import config as configs
 from ...runs.config import RunConfig
-from ...runs.predictions import text_of
 from ...train.checkpoint import BEST
 from ...train.config import HOW, FinetuneConfig
 from ...train.recipes import with_recipe
-from ..contract import Subject, later
+from ..gauge import Gauge
+from ..plain import later, short_digest, to_plain
+from ..records import Outcome, Subject
+from ..run_folder import METRICS, TunedResult, read_run
+from ..workshop import Workshop, slug_of
 
-if TYPE_CHECKING:
-    from ..gauge import Gauge
-    from ..workshop import Workshop
-
-METRICS = "metrics.json"
 EXACT_ROOT = "signed_sqrt(delta=0)"
 BACKWARD_COST = 2.2  # of a training step besides the forward pass, in forward passes: a rough guess
 
@@ -49,27 +49,74 @@ class Tuned:
 
     @property
     def name(self) -> str:
-        """Scheme and seed."""
-        return f"{self.dataset}, {self.network} at {self.size} px, fine-tuned: {self.scheme}, seed {self.seed}"
+        return f"{self.dataset}, {self.network}, {self.size} px, {self.kind}, {self.scheme}, seed {self.seed}"
 
     @property
-    def sources(self) -> tuple[Any, ...]:
-        """It describes images by itself."""
-        return ()
-
-    @property
-    def before(self) -> tuple[Any, ...]:
-        """Nothing."""
-        return ()
+    def sources(self) -> tuple[()]:
+        return ()  # the run describes images by itself
 
     def seconds(self, gauge: Gauge) -> float:
         """Forward and backward passes, and describing all images before and after."""
-        num_train, num_all = gauge.num_images(self.dataset)
+        num_train, num_all = gauge.shop.num_images(self.dataset)
         passes = self.epochs * num_train * (1 + BACKWARD_COST) + 4 * num_all  # two views, before and after
-        return passes * gauge.view_s(self.network, self.size)
+        return passes * gauge.view(self.network, self.size).seconds
 
-    def config(self, shop: Workshop) -> RunConfig:
-        """Of the run."""
+    def run(self, shop: Workshop) -> Outcome[TunedResult]:
+        """What the run folder says; a finished run of the same configuration is taken as it is."""
+        from ...features.team import Team
+        from ...runs.finetune import finetune
+        from ...train.engine import start
+
+        folder, earlier = self.new_folder(shop), self.finished(shop)
+        if earlier is None:
+            config = self._config(shop)
+            fabric = start(precision=config.precision, device=config.device)
+            finetune(config, folder, fabric, team=Team(), tick=shop.progress, report=shop.report)
+        run = read_run(earlier or folder)
+        if run.finetune is None:
+            raise ValueError(f"reproduce: expected a run of bcnn train --finetune in {earlier or folder}, got another.")
+        shop.add_broken(self.dataset, run.broken)
+        return Outcome(run.finetune, run.versions, None if earlier else commit())  # of an earlier one nobody knows it
+
+    def new_folder(self, shop: Workshop) -> Path:
+        """Where a new run goes."""
+        return shop.out / "finetune" / f"{self.scheme}_{self.network.replace('/', '-')}_{self.seed}_{self.digest}"
+
+    @property
+    def digest(self) -> str:
+        """What tells its folders from those of others."""
+        return short_digest({"kind": self.kind, **to_plain(self)})
+
+    def before_folder(self, shop: Workshop) -> Path:
+        """Descriptors before fine-tuning, the same for all seeds unless weights are random."""
+        slug = slug_of(self.dataset, self.images, self.network, self.parameters, self.size)
+        seed = f"_{self.seed}" if shop.weights is None else ""
+        head = {name: value for name, value in json.loads(self.options).items() if name not in ("finetune", "rescale")}
+        return shop.out / "features" / f"{slug}_before_{self.scheme}-{short_digest(head)}{seed}"
+
+    def finished(self, shop: Workshop) -> Path | None:
+        """The folder of a finished run of this configuration on these images, if there is one."""
+        if (self.new_folder(shop) / METRICS).exists():
+            return self.new_folder(shop)
+        wanted, listing = self._config(shop).result_part(), shop.listing(self.dataset)
+        for root in shop.reuse:
+            for pattern in (METRICS, f"*/{METRICS}", f"finetune/*/{METRICS}"):
+                for path in sorted(root.glob(pattern)):
+                    with suppress(OSError, ValueError, KeyError, TypeError):  # others' files may be there, too
+                        run = read_run(path.parent)
+                        same = run.listing == listing and run.images in (None, self.images)
+                        if same and configs.from_plain(run.config).result_part() == wanted:
+                            return path.parent
+        return None
+
+    def best(self, shop: Workshop) -> Path:
+        """The weights of the tuned network."""
+        folder = self.finished(shop)
+        if folder is None:
+            raise ValueError(f"reproduce: expected a finished run for {self.name}, got none in {shop.out}.")
+        return folder / BEST
+
+    def _config(self, shop: Workshop) -> RunConfig:
         how = shop.options
         run: dict[str, Any] = _tuples(json.loads(self.options))
         tuning: dict[str, Any] = _tuples(run.pop("finetune"))
@@ -77,35 +124,8 @@ class Tuned:
         return RunConfig(
             spec=shop.data[self.dataset], backbone=self.network, weights=shop.weights, size=self.size, seed=self.seed,
             finetune=FinetuneConfig(epochs=self.epochs, **tuning), device=how.device, workers=how.workers,
-            batch=how.batch, strict=how.strict, features=str(shop.before_folder(self)), **run,
+            batch=how.batch, strict=how.strict, features=str(self.before_folder(shop)), **run,
         )  # fmt: skip
-
-    def run(self, shop: Workshop) -> dict[str, Any]:
-        """What the run folder says; a finished run of the same configuration is taken as it is."""
-        from ...features.team import Team
-        from ...runs.finetune import finetune
-        from ...train.engine import start
-
-        folder = self.folder(shop)
-        earlier = (folder / METRICS).exists()
-        if not earlier:
-            config = self.config(shop)
-            fabric = start(precision=config.precision, device=config.device)
-            finetune(config, folder, fabric, team=Team(), tick=shop.tick, report=shop.report)
-        result, broken = read_run(folder)
-        shop.add_broken(self.dataset, broken)
-        return {**result, "commit": None} if earlier else result  # nobody knows which it was
-
-    def folder(self, shop: Workshop) -> Path:
-        """Where its run is, or will be."""
-        return shop.finished_run(self) or shop.run_folder(self)
-
-    def best(self, shop: Workshop) -> Path:
-        """The tuned network."""
-        folder = self.folder(shop)
-        if not (folder / METRICS).exists():
-            raise ValueError(f"reproduce: expected a finished run for {self.name}, got none in {folder}.")
-        return folder / BEST
 
 
 # The presets' own options are left open, so that a run of `bcnn train` with the same words is the same run.
@@ -115,11 +135,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     # Truncated, steps that fail left out, and in single precision, as the paper does; plain SVD gradients are not
     # finite in any batch.
     "svd_truncated": {
-        "normalize": (
-            "matrix_sqrt(forward='svd', backward='svd_truncated', precision='fast')",
-            "signed_sqrt",
-            "l2",
-        ),
+        "normalize": ("matrix_sqrt(forward='svd', backward='svd_truncated', precision='fast')", "signed_sqrt", "l2"),
         "finetune": {"on_nonfinite": "skip"},
     },
     "unrolled": {"forward": "newton_schulz", "num_iters": 5, "backward": "unrolled"},
@@ -130,7 +146,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
 
 
 def tuned(subject: Subject, scheme: str) -> tuple[Tuned, ...]:
-    """One job a seed."""
+    """One job per seed."""
     return tuple(
         Tuned(subject.dataset, subject.images, subject.network, subject.weights, subject.parameters, subject.tuned_size,
               subject.epochs, seed, scheme, _options(subject, scheme), subject.recipe)
@@ -165,33 +181,3 @@ def _tuples(content: dict[str, Any]) -> dict[str, Any]:
 def papers_own(normalize: Sequence[str]) -> tuple[str, ...]:
     """The same normalizations with the exact signed square root (Sec. 2.1)."""
     return tuple(EXACT_ROOT if text == "signed_sqrt" else text for text in normalize)
-
-
-def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Accuracies, predictions and history from a run folder; and the images that could not be read."""
-    try:
-        metrics = json.loads((folder / METRICS).read_text())
-        with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
-            lines = list(csv.DictReader(file))
-        classes = {text_of(name): i for i, name in enumerate(metrics["per_class"])}
-        tuning = metrics["finetune"]
-        result = {
-            "accuracy": metrics["accuracy"],
-            "before": tuning["before"]["accuracy"],
-            "softmax": tuning["softmax"]["accuracy"],
-            "num_test": metrics["num_test"],
-            "num_broken": len(metrics["broken"]),
-            "truth": [classes[line["truth"]] for line in lines],
-            "predicted": [classes[line["class1"]] for line in lines],
-            "num_features": metrics["num_features"],
-            "history": tuning["history"],
-            "train_s": tuning["train_s"],
-            "versions": metrics["versions"],
-        }
-        names = ("best_epoch", "selected_on", "num_skipped", "num_gradient_exceptions")
-        return {**result, **{name: tuning[name] for name in names}}, metrics["broken"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"reproduce: expected a run of bcnn train --finetune in {folder}, got one without {error}; "
-            "it may be of another version: remove it, or leave out --reuse."
-        ) from None

@@ -1,0 +1,91 @@
+"""Stored features that jobs take: pooled by a network, frozen or fine-tuned, from all images of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ...data.contract import TRAIN
+from ...features.extract import extract
+from ...features.folder import Features
+from ...models.bcnn import with_head
+from ...pooling.triangle import full_matrix
+from ...progress import Progress, at_stage
+from ..records import Subject
+from ..workshop import Workshop, plain_head, slug_of
+from .tuned import Tuned
+
+
+@dataclass(frozen=True)
+class Source:
+    """What stored features depend on, besides the pooling."""
+
+    dataset: str
+    images: str
+    network: str
+    weights: str
+    parameters: str
+    size: int
+    tuned: Tuned | None = None  # the fine-tuned network whose weights it has
+
+    @property
+    def slug(self) -> str:
+        """A folder's name."""
+        name = slug_of(self.dataset, self.images, self.network, self.parameters, self.size)
+        return name if self.tuned is None else f"{name}_{self.tuned.scheme}_{self.tuned.digest}"
+
+    def name_with(self, *words: str) -> str:
+        """Dataset, network and size, then the words, the first of them before what the network was tuned for."""
+        tuned = [f"after {self.tuned.scheme}, seed {self.tuned.seed}"] if self.tuned else []
+        return ", ".join([self.dataset, self.network, f"{self.size} px", *words[:1], *tuned, *words[1:]])
+
+    def folder(self, shop: Workshop, pooling: str) -> Path:
+        """Where the features are."""
+        return shop.out / "features" / self.slug / pooling
+
+    def stored(self, shop: Workshop, pooling: str) -> Features:
+        """The features, once they are described."""
+        return Features(self.folder(shop, pooling))
+
+    def describe(self, shop: Workshop, poolings: Sequence[str], progress: Progress | None = None) -> None:
+        """Store pooled features of every image, all poolings in one pass; what is there is not done again."""
+        weights = None if self.tuned is None else self.tuned.best(shop)
+        model = shop.network(self.dataset, self.network, self.size, tuned=weights)
+        models = {self.folder(shop, pooling): with_head(model, plain_head(pooling)) for pooling in poolings}
+        hear = at_stage(progress or shop.progress, f"describing {self.slug}, images")
+        done = extract(shop.dataset(self.dataset), models, shop.options, tick=hear)
+        shop.add_broken(self.dataset, done.broken)
+
+    def num_missing(self, shop: Workshop, poolings: Sequence[str]) -> int:
+        """How many images are still to be described."""
+        total = shop.num_images(self.dataset)[1]
+        try:
+            stored = [self.stored(shop, pooling) for pooling in poolings]
+        except (OSError, ValueError):
+            return total
+        return min(total, max(len(features.missing) * features.config.chunk for features in stored))
+
+    def matrices(self, shop: Workshop, *, eps: float, count: int, scale: str = "trace") -> Tensor:
+        """A of at most `count` training images, evenly spread over the list, in float32, shape (count, d, d).
+
+        The ridge is `eps` times the trace, as in `bcnn.Head`, or, for the scale "top", times the largest eigenvalue, of
+        which the paper's is 10^-6.
+        """
+        rows = self.stored(shop, "bilinear").matrix(TRAIN)
+        count = min(count, len(rows.rows))
+        wanted = {rows.num_views * (i * len(rows.rows) // count) for i in range(count)}
+        every = enumerate(row for part in rows.parts() for row in part)
+        A = full_matrix(torch.stack([row for i, row in every if i in wanted]))
+        size = A.diagonal(dim1=-2, dim2=-1).sum(-1) if scale == "trace" else torch.linalg.eigvalsh(A.double())[..., -1]
+        A.diagonal(dim1=-2, dim2=-1).add_((eps * size).to(A.dtype)[:, None])
+        return A
+
+
+def source_of(subject: Subject) -> Source:
+    """The features of the frozen network."""
+    s = subject
+    return Source(s.dataset, s.images, s.network, s.weights, s.parameters, s.size)
