@@ -153,9 +153,7 @@ class Registry(dict[str, Part]):
         try:
             made = part.make(**written.options, **given)
         except TypeError as error:
-            raise ValueError(
-                f"network: expected options that {written.name} takes, got {text!r}: {error}."
-            ) from None
+            raise ValueError(f"network: expected options that {written.name} takes, got {text!r}: {error}.") from None
         made.written = str(written)  # type: ignore[assignment]  # a model's file says what its parts are
         return made
 
