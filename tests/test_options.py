@@ -225,3 +225,16 @@ def test_declarations_import_nothing_heavy():
         tree = ast.parse(file.read())
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
     assert imported == {"errors"}
+
+
+def test_a_part_in_another_spelling_is_the_same_run():
+    one = RunConfig("textures", pooling="bilinear(eps=1, eps_scale=absolute)", normalize=("matrix_power(0.3)", "l2"))
+    other = RunConfig("textures", pooling="bilinear(1.0,'absolute')", normalize=("matrix_power(p=0.3)", "l2()"))
+    assert one == other
+    assert RunConfig("textures", scorer="linear()") == RunConfig("textures")
+    none = RunConfig("textures", normalize=())
+    assert to_plain(none)["normalize"] == ["none"]
+    assert from_plain(to_plain(none)).head("improved_bcnn").normalize == ()
+    with pytest.raises(ValueError, match="unknown normalization 'foo'"):
+        RunConfig("textures", normalize=("foo",))
+    assert FinetuneConfig(lr_scale=("classifier = 10",)) == FinetuneConfig(lr_scale=("scorer= 10",))

@@ -19,6 +19,7 @@ from ..models.weights.cache import digest_of
 from ..parts.fitting import inputs_of, parts_to_fit
 from ..progress import Progress, silent
 from .extract import ExtractOptions, batches, decoded
+from .folder import FITTED
 
 STAGE = "fitting parts, images"
 
@@ -42,10 +43,11 @@ def fit_parts(
     todo = parts_to_fit(model)
     if todo and not samples:
         raise ValueError(f"fit_parts: expected training images for {todo[0][0]}, got none.")
-    model.to(options.device)
+    training = model.training
+    model.to(options.device).eval()
     for _, part in todo:
         part.fit(lambda part=part: _inputs(model, part, samples, options, progress))  # type: ignore[misc]
-    return model
+    return model.train(training)
 
 
 def _inputs(
@@ -59,24 +61,26 @@ def _inputs(
         if pictures:
             images = to_batch(pictures, model.preprocessing, options.device)
             with autocast(options.precision, options.device):
-                yield inputs_of(part, lambda images=images: model(images))  # type: ignore[misc]
+                found = inputs_of(part, lambda images=images: model(images))  # type: ignore[misc]
+            yield found  # outside, so that the part computes in full precision
         progress(STAGE, done, len(samples))
 
 
 def fit_or_read(
-    model: BCNN, samples: Sequence[Sample], path: Path, options: ExtractOptions, *, progress: Progress
+    model: BCNN, samples: Sequence[Sample], folder: Path, options: ExtractOptions, *, progress: Progress
 ) -> BCNN:
-    """`fit_parts`, or what was found earlier on the same images with the same network, in a file."""
+    """`fit_parts`, or what was found earlier on the same images with the same network, in a file of the folder."""
     if not parts_to_fit(model):
         return model
     config, parameters = model.about()
     images = [[sample.name, *sample.fingerprint()[::2]] for sample in samples]  # size and checksum, not the date
-    origin = sha256(json.dumps([config, digest_of(parameters), images], sort_keys=True).encode()).hexdigest()
+    told = [config, digest_of(parameters), images, options.precision]
+    origin = sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    path = folder / f"{FITTED}{origin}.safetensors"
     try:
         with safe_open(path, framework="pt") as file:
-            if (file.metadata() or {}).get("origin") == origin:
-                model.load_state_dict({name: file.get_tensor(name) for name in file.keys()}, strict=False)  # noqa: SIM118
-                return model
+            model.load_state_dict({name: file.get_tensor(name) for name in file.keys()}, strict=False)  # noqa: SIM118
+            return model
     except (OSError, SafetensorError):
         pass
     fitted = {name for name, _ in parts_to_fit(model)}
@@ -86,7 +90,7 @@ def fit_or_read(
         for name, value in model.state_dict().items()
         if any(name.startswith(f"{part}.") for part in fitted)
     }
-    write_tensors(path, tensors, {"origin": origin}, who="fit_parts", remedy="Make room and give the command again.")
+    write_tensors(path, tensors, {}, who="fit_parts", remedy="Make room and give the command again.")
     return model
 
 

@@ -22,11 +22,12 @@ from torch import Tensor
 
 from ..data.contract import SPLITS, Dataset, Sample, shown
 from ..files import from_json, write_tensors, written_whole
+from ..models.files import first_config
 
 FORMAT = "bcnn-features"
 VERSION = 1
 ABOUT = "features.json"
-FITTED = "fitted.safetensors"  # values of parts that were fitted before images were described (`features.fitting`)
+FITTED = "fitted-"  # files with values of parts that were fitted before images were described (`features.fitting`)
 VIEWS = ("image", "flip")
 
 
@@ -103,7 +104,7 @@ def clean(folder: Path, *, age_s: float = 3600) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name == FITTED or _is_temporary(path)
+    return path.name.startswith(FITTED) or _is_temporary(path)
 
 
 def _is_temporary(path: Path) -> bool:
@@ -121,8 +122,9 @@ def _check_same(folder: Path, stored: FeaturesConfig, wanted: FeaturesConfig) ->
 
 def _telling(config: FeaturesConfig) -> dict[str, Any]:
     """All but what the weights are called: `digest` says what they are."""
-    branches = [{**branch, "weights": None} for branch in config.model.get("branches", ())]
-    return {**asdict(config), "model": {**config.model, "branches": branches}}
+    model = first_config(config.model) if "frozen_until" in config.model else dict(config.model)
+    model["branches"] = [{**branch, "weights": None} for branch in model.get("branches", ())]
+    return {**asdict(config), "model": json.loads(json.dumps(model))}
 
 
 def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> list[str]:

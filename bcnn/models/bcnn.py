@@ -27,9 +27,11 @@ from ..scorers import SCORERS
 from .backbones import BACKBONES, make_backbone
 from .backbones.contract import Backbone
 from .backbones.timm import PREFIX, TimmBackbone
-from .branch import GEOMETRY, Branch, BranchConfig
+from .branch import Branch, BranchConfig, geometry
 from .weights import WEIGHTS, store
 from .weights.fetch import Report, announcer, silent
+
+PARTS = ("front", "scorer")  # of a network, each made from a text
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class BCNN(nn.Module):
     def maps(self, images: Tensor) -> tuple[Tensor, ...]:
         """Feature maps of every branch, shape (B, C, H', W'); of a front's crops one after another."""
         if self.front is not None:
-            images = self.front(images).flatten(0, 1)
+            crops = self.front(images)
+            images = crops.flatten(0, 1) if crops.ndim == 5 else crops
         return tuple(branch(images) for branch in self.branches)
 
     def describe(self, images: Tensor) -> Tensor:
@@ -179,24 +182,27 @@ class BCNN(nn.Module):
 
     def set_geometry(self, preprocessing: Preprocessing) -> BCNN:
         """Cut other squares out of photographs: size and resizing; pixels stay as each network wants them."""
-        geometry = {name: getattr(preprocessing, name) for name in GEOMETRY}
         for branch in self.branches:
             assert isinstance(branch, Branch)
-            own = replace(branch.config.preprocessing, **geometry)
+            own = replace(branch.config.preprocessing, **geometry(preprocessing))
             branch.config = replace(branch.config, preprocessing=own)
         self.config = self.live_config()
         return self
 
     def about(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What makes its descriptors what they are, configuration as JSON and parameters; so the scorer is left out."""
+        """What makes its descriptors what they are, configuration as JSON and parameters; so the scorer is left out.
+
+        The first branch is not named: descriptors from before there were several are those of today.
+        """
         config = replace(self.live_config(), scorer="linear", num_classes=None)
-        parameters = {name: value for name, value in self.state_dict().items() if not name.startswith("scorer.")}
-        return json.loads(json.dumps(asdict(config))), parameters
+        own = {name: value for name, value in self.state_dict().items() if not name.startswith("scorer.")}
+        return json.loads(json.dumps(asdict(config))), {n.removeprefix("branches.0."): v for n, v in own.items()}
 
     def live_config(self) -> ModelConfig:
         """The configuration as the parts are now: a head may have been replaced, layers frozen."""
         branches = tuple(branch.live_config() for branch in self.branches)  # type: ignore[operator]
-        return replace(self.config, branches=branches, head=getattr(self.head, "config", self.config.head))
+        written = {name: getattr(getattr(self, name), "written", getattr(self.config, name)) for name in PARTS}
+        return replace(self.config, branches=branches, head=getattr(self.head, "config", self.config.head), **written)
 
 
 def build_model(
@@ -256,7 +262,7 @@ def build_model(
     full = ModelConfig(
         branches=tuple(branch.config for branch in branches),
         head=config,
-        front=front,
+        front=None if front is None else str(FRONTS.read(front)),
         scorer=str(SCORERS.read(scorer)),
         num_classes=None if num_classes is None else int(num_classes),
     )
@@ -314,10 +320,13 @@ def _make_branch(
         written = read(text, "backbone", "vgg16")
     except ValueError as error:
         raise ValueError(f"build_model: {error}.") from None
+    if written.arguments:
+        raise ValueError(f"build_model: expected options by name, as in 'vgg16(cut=relu4_3)', got {text!r}.")
     for name in written.options:
         if name not in shared:
             raise unknown_name("build_model", f"option of {written.name}", name, shared)
     options = {**shared, **written.options}
+    options["weights"] = None if options["weights"] in (None, "none") else str(options["weights"])
     _check_counts(proj_dim=options["proj_dim"])
     network, preprocessing, start = _started(written.name, options["weights"], options["cut"], size, report)
     network.freeze_until(options["freeze_until"])
@@ -366,6 +375,7 @@ def _take_weights(network: nn.Module, path: str, backbone: str) -> Preprocessing
 
     source = load(path)
     found = [branch for branch in getattr(source, "branches", ()) if branch.config.backbone == backbone]
+    found.sort(key=lambda branch: branch.config.cut != getattr(network, "cut", None))  # the same one, if it is there
     if not found:
         raise ValueError(
             f"build_model: expected a network with {backbone!r} in {path}, got {source.config.backbone!r}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -70,6 +71,11 @@ def change_pixels(images: Tensor, given: Preprocessing, wanted: Preprocessing) -
     scale = [a * ratio / b for a, b in zip(given.std, wanted.std, strict=True)]
     shift = [(a * ratio - b) / s for a, b, s in zip(given.mean, wanted.mean, wanted.std, strict=True)]
     return images * images.new_tensor(scale)[:, None, None] + images.new_tensor(shift)[:, None, None]
+
+
+def geometry(preprocessing: Preprocessing) -> dict[str, Any]:
+    """Which square of a photograph it is."""
+    return {name: getattr(preprocessing, name) for name in GEOMETRY}
 
 
 def _check_geometry(given: Preprocessing, wanted: Preprocessing) -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from ..data.preprocess import Preprocessing
 from .bcnn import BCNN, ModelConfig
-from .branch import change_pixels
+from .branch import change_pixels, geometry
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,13 @@ class Ensemble(nn.Module):
         given = [1 / len(members)] * len(members) if weights is None else [float(weight) for weight in weights]
         if len(given) != len(members):
             raise ValueError(f"Ensemble: expected a weight per network, got {len(given)} for {len(members)}.")
+        own = EnsembleConfig(tuple(member.config for member in members), ()).preprocessing
+        for member in members:
+            if geometry(member.preprocessing.at(own.size)) != geometry(own):
+                raise ValueError(
+                    "Ensemble: expected networks that cut the same square out of a photograph, whatever its size, got "
+                    f"{geometry(member.preprocessing)} and {geometry(own)}."
+                )
         self.members = nn.ModuleList(members)
         self.register_buffer("weights", torch.tensor(given))
         self.config = self.live_config()

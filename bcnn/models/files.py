@@ -69,14 +69,14 @@ def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = N
         path: where to; the folder is made if need be.
         notes: JSON-able facts to keep with it (class names, accuracy, data); `read_notes` gives them back.
     """
-    kind = getattr(model, "kind", None)
-    if kind not in KINDS:
+    if not isinstance(model, Predictor):
         raise TypeError(
             f"save: expected a network made by bcnn.build_model, got {type(model).__name__}; of a parallel wrapper "
             "pass its `module`, of a compiled one its `_orig_mod`."
         )
-    config = model.live_config()
-    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    kind, config = model.kind, model.live_config()
+    copied = torch.contiguous_format  # a copy, since the members of an ensemble may share tensors
+    tensors = {n: value.detach().cpu().clone(memory_format=copied) for n, value in model.state_dict().items()}
     again = _empty(kind, config)
     problems = _differences(tensors, again.state_dict()) or _other_parts(model, again)
     if problems:
@@ -107,9 +107,8 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
         config = KINDS[kind].config(content)
         model = _empty(kind, config)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path}: expected a configuration that this version knows, got {str(error).rstrip('.')}."
-        ) from None
+        why = str(error).rstrip(".")
+        raise ValueError(f"{path}: expected a configuration that this version knows, got {why}.") from None
     problems = _differences(tensors, model.state_dict())
     if problems:
         raise ValueError(f"{path}: expected the tensors of {config.backbone}, got {problems}.")
@@ -137,7 +136,8 @@ def first_config(content: Mapping[str, Any]) -> dict[str, Any]:
     old = dict(content)
     branch = {name: old.pop(name) for name in ("backbone", "cut", "proj_dim", "weights", "preprocessing")}
     branch["freeze_until"] = old.pop("frozen_until")
-    return {**old, "branches": [branch], "head": from_first_version(old["head"])}
+    head = asdict(from_first_version(old["head"]))
+    return {**old, "branches": [branch], "head": head, "front": None, "scorer": "linear"}
 
 
 def renamed(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -176,11 +176,9 @@ def _other_parts(model: nn.Module, again: nn.Module) -> str:
     """The first part that is of another kind, or has no tensors and other settings; empty if there is none."""
 
     def parts(module: nn.Module) -> dict[str, str]:
-        settled = {name for name, part in module.named_modules() if any(True for _ in part.parameters(recurse=False))}
-        return {
-            name: type(part).__name__ + ("" if name in settled else f"({part.extra_repr()})")
-            for name, part in module.named_modules()
-        }
+        every = dict(module.named_modules(remove_duplicate=False))
+        settled = {name for name, part in every.items() if any(True for _ in part.parameters(recurse=False))}
+        return {n: type(p).__name__ + ("" if n in settled else f"({p.extra_repr()})") for n, p in every.items()}
 
     own, expected = parts(model), parts(again)
     wrong = [name for name in {**own, **expected} if own.get(name) != expected.get(name)]

@@ -130,7 +130,7 @@ class Registry(dict[str, Part]):
                     f"once, {wrong} in {text!r}."
                 )
         given = {name: _as_declared(options[name], value) for name, value in (first | written.options).items()}
-        told = {name: value for name, value in given.items() if not _is_default(options[name], value)}
+        told = {n: given[n] for n, option in options.items() if n in given and not _is_default(option, given[n])}
         return Written(written.name, told)
 
     def make(self, text: str, *, inputs: tuple[Shape, ...] | None = None, **given: Any) -> nn.Module:
@@ -168,8 +168,12 @@ def _type_of(parameter: inspect.Parameter) -> str:
 
 def _as_declared(option: Option, value: Any) -> Any:
     """A whole number as a float where the default is one, so that 0 and 0.0 are the same text."""
-    whole = isinstance(option.default, float) and type(value) is int
-    return float(value) if whole and abs(value) < 2**53 else value
+    if not isinstance(option.default, float) or type(value) is not int:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"network: expected {option.name} to be a number that a float can hold.") from None
 
 
 def _is_default(option: Option, value: Any) -> bool:

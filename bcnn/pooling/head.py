@@ -258,8 +258,8 @@ def ridge_in(config: HeadConfig) -> float | None:
     return float(written.options.get("eps", options["eps"].default)) if "eps" in options else None
 
 
-def from_first_version(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a configuration written when the ridge and the thin path were fields of their own."""
+def from_first_version(content: Mapping[str, Any]) -> HeadConfig:
+    """From the fields of a configuration written when the ridge and the thin path were fields of their own."""
     old = dict(content)
     ridge = {name: old.pop(name) for name in ("eps", "eps_scale") if name in old}
     thin = old.pop("thin", None)
@@ -268,7 +268,7 @@ def from_first_version(content: Mapping[str, Any]) -> dict[str, Any]:
     texts = list(old["normalize"])
     if thin is not None and texts and "thin" in options_of(NORMALIZATIONS, texts[0]):
         texts[0] = str(NORMALIZATIONS.read(texts[0]).with_options(thin=thin))
-    return {**old, "normalize": tuple(texts)}
+    return make_config(HeadConfig(**{**old, "normalize": tuple(texts)}))
 
 
 def _as_texts(normalize: Any) -> tuple[str, ...]:

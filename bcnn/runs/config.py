@@ -172,24 +172,30 @@ class RunConfig:
     def _check_parts(self) -> None:
         from ..fronts import FRONTS
         from ..pooling import POOLINGS
+        from ..pooling.normalize import NORMALIZATIONS
         from ..scorers import SCORERS
 
-        for registry, text in ((POOLINGS, self.pooling), (FRONTS, self.front), (SCORERS, self.scorer)):
-            if text is not None:
-                registry.read(text)
+        for name, registry in (("pooling", POOLINGS), ("front", FRONTS), ("scorer", SCORERS)):
+            if getattr(self, name) is not None:  # a part has one text, however it is written
+                object.__setattr__(self, name, str(registry.read(getattr(self, name))))
+        if self.normalize is not None and self.normalize != ("none",):
+            texts = tuple(str(NORMALIZATIONS.read(text)) for text in self.normalize)
+            object.__setattr__(self, "normalize", texts or ("none",))
 
     def _check_methods(self) -> None:
         if not self.methods:
             return
-        from ..pooling.head import Head
+        from ..pooling.head import options_of
+        from ..pooling.normalize import NORMALIZATIONS
 
         if not any(map(self._has_matrix_function, self.preset)):
             raise ValueError(
                 f"train: expected a preset with a matrix function for {' and '.join(self.methods)}, "
                 f"got {', '.join(self.preset)}."
             )
-        for preset in self.preset:
-            Head(self.head(preset))
+        for text in (text for preset in self.preset for text in self.head(preset).normalize):
+            if "backward" in options_of(NORMALIZATIONS, text):
+                NORMALIZATIONS.make(text)  # refuses methods that do not go together
 
     @property
     def methods(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ from .train import check_trainable, claim, describe, fit_all
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-TUNED, FROZEN = "tuned_features", "frozen_layers"
+TUNED, FROZEN = "tuned_features", "frozen_maps"
 
 
 @dataclass(frozen=True)

@@ -28,4 +28,9 @@ def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BC
         **report,
     )
     base.set_geometry(for_dataset(base.preprocessing, dataset))
-    return {preset: with_head(base, config.head(preset)) for preset in config.preset}
+
+    def of(preset: str) -> BCNN:
+        torch.manual_seed(config.seed)  # of its own parts, whatever presets stand beside it
+        return with_head(base, config.head(preset))
+
+    return {preset: of(preset) for preset in config.preset}

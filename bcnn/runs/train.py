@@ -18,7 +18,7 @@ from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.spec import load_dataset
 from ..features.extract import Extracted, ExtractOptions, extract
 from ..features.fitting import fit_or_read
-from ..features.folder import FITTED, Features, digest_of, listed
+from ..features.folder import Features, digest_of, listed
 from ..features.team import Team
 from ..metrics import METRICS
 from ..models.bcnn import BCNN
@@ -98,7 +98,7 @@ def fit_all(
 
         def fit(preset: str = preset, model: BCNN = model) -> None:
             own = within(progress, f"{preset}: ")
-            fit_or_read(model, samples, places[preset] / FITTED, options, progress=own)
+            fit_or_read(model, samples, places[preset], options, progress=own)
 
         team.lead(fit)
         fit()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..files import from_json, write_tensors
 from ..metrics import Epoch, NonFinite, read_as
 from ..models.files import renamed
+from .config import SCALES, parts_of_today
 
 FORMAT = "bcnn-checkpoint"
 LAST, BEST = "last.safetensors", "best.safetensors"
@@ -80,6 +81,7 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identit
                 raise ValueError(f"{path}: expected a checkpoint of bcnn train, got another safetensors file.")
             stored = json.loads(about["identity"])
             stored |= {name: own for name, own in _CAME_LATER.items() if name in identity and name not in stored}
+            stored |= {name: list(parts_of_today(stored[name])) for name in SCALES if name in stored}
             differing = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
             if differing:
                 name = differing[0]

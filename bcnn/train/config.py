@@ -7,6 +7,8 @@ Paper: Sec. 3.2, "Training and evaluation": logistic regression first, then stoc
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -40,6 +42,9 @@ class FinetuneSession:
         help="A set of values for the options of fine-tuning; paper has those of the authors (docs/finetuning.md). "
         "Options that are given go first.",
     )
+
+
+SCALES = ("lr_scale", "decay_scale")  # options that name parts of the network
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,8 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         check(self, "finetune")
+        for name in SCALES:
+            object.__setattr__(self, name, parts_of_today(getattr(self, name)))
         if self.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"finetune: expected warmup_epochs below epochs, got {self.warmup_epochs} and {self.epochs}."
@@ -153,6 +160,11 @@ class FinetuneConfig:
             if not part.strip() or not 0 <= factors[part.strip()] < math.inf:
                 raise ValueError(f"finetune: expected {option} such as 'conv5=0.1', got {text!r}.")
         return factors
+
+
+def parts_of_today(factors: Sequence[str]) -> tuple[str, ...]:
+    """Factors of parts; the scorer was called classifier before it was one part of many."""
+    return tuple(re.sub(r"^\s*classifier\s*=", "scorer=", text) for text in factors)
 
 
 # Change the way, not the result.

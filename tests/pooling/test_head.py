@@ -10,13 +10,15 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import bcnn
-from bcnn.linalg.operand import Factored
+import bcnn.pooling.contract
+from bcnn.linalg.operand import Factored, formed
 from bcnn.matfun.thin import is_thin
 from bcnn.parts.registry import Part
-from bcnn.parts.shapes import Maps, Spd, Vector
+from bcnn.parts.shapes import Maps, Matrix, Spd, Vector
 from bcnn.pooling import POOLINGS
 from bcnn.pooling.contract import Pooling
 from bcnn.pooling.head import PRESETS, Head, describe, from_first_version, make_config
+from bcnn.pooling.normalize import NORMALIZATIONS
 from bcnn.pooling.triangle import full_matrix
 
 from .helpers import locations, naive_descriptor, relu_features
@@ -434,11 +436,11 @@ def test_what_a_head_knows_of_the_spectrum_saves_products_and_error():
 def test_configurations_of_the_first_version_are_translated():
     old = {"pooling": "bilinear", "normalize": ["matrix_log", "l2"], "eps": 0.003, "eps_scale": "trace",
            "layout": "maps", "triangle": True, "thin": None}  # fmt: skip
-    assert make_config("o2p", **from_first_version(old)) == make_config("o2p")
+    assert from_first_version(old) == make_config("o2p")
     old |= {"pooling": "average", "normalize": ["l2"], "eps": 0.001}
-    assert make_config("o2p", **from_first_version(old)) == make_config("average")
+    assert from_first_version(old) == make_config("average")
     old |= {"pooling": "bilinear", "normalize": ["matrix_sqrt", "l2"], "thin": False}
-    assert make_config("o2p", **from_first_version(old)).normalize == ("matrix_sqrt(thin=False)", "l2")
+    assert from_first_version(old).normalize == ("matrix_sqrt(thin=False)", "l2")
 
 
 class Sizes(TorchDispatchMode):
@@ -463,3 +465,56 @@ class Products(TorchDispatchMode):
         if op in (torch.ops.aten.bmm.default, torch.ops.aten.mm.default):
             self.count += args[0].shape[-2] * args[0].shape[-1] * args[1].shape[-1] / 512**3
         return op(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("side", [2, 7], ids=["thin", "full"])
+def test_the_compiler_takes_a_head_whole(preset, side):
+    head, features = Head(preset), relu_features(2, 8, side, side, dtype=torch.float32)
+    compiled = torch.compile(head, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(features), head(features), rtol=1e-3, atol=1e-4)
+    exported = torch.export.export(head, (features,), strict=True)
+    torch.testing.assert_close(exported.module()(features), head(features), rtol=1e-3, atol=1e-4)
+
+
+class FirstColumns(bcnn.pooling.contract.Normalization):
+    takes = "spd"
+
+    def shape(self, given):
+        return Matrix(given.dim, 2)
+
+    def forward(self, A):
+        return formed(A)[..., :2]
+
+
+def test_a_part_that_makes_something_else_of_a_matrix(monkeypatch):
+    monkeypatch.setitem(NORMALIZATIONS, "first_columns", Part(FirstColumns, "two columns"))
+    features = relu_features(2, 6, 4, 4)
+    head = Head("bcnn", 6, normalize=["first_columns"])
+    assert head.out == Vector(12)
+    torch.testing.assert_close(head(features), bcnn.bilinear_pool(features, eps=0)[..., :2].flatten(1))
+
+
+@pytest.mark.parametrize("channels", [0, 512.5, "512", [8, "8"]])
+def test_wrong_channels_are_named(channels):
+    with pytest.raises(ValueError, match="expected `channels` to be a whole number >= 1, or a list of them"):
+        Head("bcnn", channels)
+
+
+def test_the_thin_path_checks_as_the_other_does():
+    X = relu_features(2, 16, 3)
+    A = Factored(X, torch.tensor([1.0, -1.0], dtype=torch.float64))
+    with pytest.raises(bcnn.NotPositiveDefiniteError, match="expected a ridge > 0"):
+        bcnn.sqrtm(A)
+    good = Factored(X, torch.ones(2, dtype=torch.float64))
+    with pytest.raises(ValueError, match="expected a finite `p`"):
+        bcnn.powm(good, float("nan"))
+    with pytest.raises(ValueError, match="to broadcast with the leading dimensions"):
+        bcnn.powm(good, torch.ones(3, dtype=torch.float64))
+    with pytest.raises(ValueError, match="expected `thin` to be True, False or None, got 'yes'"):
+        bcnn.sqrtm(good, thin="yes")
+
+
+def test_thin_is_for_the_first_function():
+    head = Head(normalize=["matrix_sqrt", "matrix_power(0.9)", "l2"], thin=True)
+    assert head.config.normalize == ("matrix_sqrt(thin=True)", "matrix_power(p=0.9)", "l2")

@@ -180,7 +180,7 @@ def test_stored_output_of_frozen_layers_changes_nothing_and_is_computed_once(pic
         opened.clear()
         run(config_for(pictures, replace(tuning, cache_frozen=cache)), tmp_path / str(cache))
         counts.append(len(opened))
-        assert not (tmp_path / str(cache) / "frozen_layers").exists()  # removed when all is done
+        assert not (tmp_path / str(cache) / "frozen_maps").exists()  # removed when all is done
     first, second = (load_file(tmp_path / name / "last.safetensors") for name in ("True", "False"))
     assert first.keys() == second.keys()
     for name in first:

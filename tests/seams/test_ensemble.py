@@ -49,3 +49,29 @@ def test_saved_loaded_predicted(runs, pictures, tmp_path):
     done = run_command("evaluate", path, pictures, "--out", tmp_path / "evaluated")
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "evaluated" / "metrics.json").read_text())["num_test"] == 9
+
+
+def test_networks_that_share_branches_are_saved(runs, tmp_path):
+    from bcnn.models.bcnn import with_head, with_scorer
+    from bcnn.pooling.head import make_config
+
+    first = bcnn.load(runs[0] / "model.safetensors")
+    second = with_scorer(with_head(first, make_config("average")), 3)
+    both = bcnn.Ensemble([first, second])
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(bcnn.load(bcnn.save(both, tmp_path / "b.safetensors"))(images), both(images))
+
+
+def test_other_squares_of_the_photograph_are_refused(runs):
+    from dataclasses import replace
+
+    first, second = (bcnn.load(runs[0] / "model.safetensors") for _ in range(2))
+    second.set_geometry(replace(second.preprocessing, resize="shorter"))
+    with pytest.raises(ValueError, match="expected networks that cut the same square out of a photograph"):
+        bcnn.Ensemble([first, second])
+
+
+def test_compiled_ones_are_told_what_to_do(runs, tmp_path):
+    model = torch.compile(bcnn.load(runs[0] / "model.safetensors"))
+    with pytest.raises(TypeError, match="of a compiled one its `_orig_mod`"):
+        bcnn.save(model, tmp_path / "m.safetensors")

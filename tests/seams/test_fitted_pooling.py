@@ -80,10 +80,48 @@ def test_fine_tuned_without_the_images_that_are_held_out(pictures, tmp_path):
 def test_a_damaged_or_foreign_file_of_fitted_values_is_made_again(pictures, tmp_path):
     options = ("--pooling", "whitened", "--normalize", "l2")
     first = train(pictures, tmp_path / "run", *options)
-    file = tmp_path / "run" / "features" / "fitted.safetensors"
+    (file,) = (tmp_path / "run" / "features").glob("fitted-*.safetensors")
     whole = file.read_bytes()
     for content in (b"nothing", whole[:-8]):
         file.write_bytes(content)
         assert train(pictures, tmp_path / "run", *options)["accuracy"] == first["accuracy"]
         assert file.read_bytes() == whole
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["accuracy"] == first["accuracy"]
+
+
+class Watching(Whitened):
+    """Notes under which circumstances it is fitted."""
+
+    seen = ()
+
+    def fit(self, batches):
+        for _ in batches():
+            type(self).seen += (torch.is_autocast_enabled("cpu"),)
+        super().fit(batches)
+
+
+def test_parts_are_fitted_in_full_precision_and_statistics_stay(pictures, monkeypatch):
+    from bcnn.features.extract import ExtractOptions
+
+    monkeypatch.setitem(POOLINGS, "watching", Part(Watching, "notes"))
+    torch.manual_seed(0)
+    model = bcnn.build_model("average", backbone="mobilenet_v2", weights=None, size=32, pooling="watching").train()
+    before = {name: value.clone() for name, value in model.backbone.state_dict().items()}
+    bcnn.fit_parts(model, dataset_of(pictures).of("train")[:6], ExtractOptions(precision="bf16"))
+    assert Watching.seen
+    assert not any(Watching.seen)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.backbone.state_dict().items())
+
+
+def test_one_preset_among_several(pictures, tmp_path):
+    from bcnn.runs.config import RunConfig
+    from bcnn.runs.networks import networks
+
+    common = {"spec": str(pictures), "backbone": "tiny", "weights": None, "size": 32, "pooling": "whitened"}
+    from bcnn.data.spec import load_dataset
+
+    alone = networks(RunConfig(**common, preset=("average",)), load_dataset(str(pictures)))["average"]
+    beside = networks(RunConfig(**common, preset=("bcnn", "average")), load_dataset(str(pictures)))["average"]
+    for name, value in alone.state_dict().items():
+        assert torch.equal(value, beside.state_dict()[name]), name

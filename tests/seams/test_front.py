@@ -53,3 +53,12 @@ def test_trained_saved_loaded_predicted(pictures, tmp_path, more):
     factor = bcnn.load(tmp_path / "run" / "model.safetensors").front.factor
     assert (factor == 1.5) == (not more)  # it learns
     predict(pictures, tmp_path / "run")
+
+
+def test_another_one_put_in_its_place_is_what_is_saved(tmp_path):
+    model = bcnn.build_model("bcnn", backbone="tiny", weights=None, num_classes=3, front="halves(start=2)")
+    model.front = FRONTS.make("halves(start=7)")
+    again = bcnn.load(bcnn.save(model, tmp_path / "m.safetensors"))
+    assert again.config.front == "halves(start=7.0)"
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(again(images), model(images))

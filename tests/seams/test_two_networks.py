@@ -50,3 +50,15 @@ def test_trained_saved_loaded_predicted(pictures, tmp_path, more):
     assert metrics["num_features"] == 160
     assert metrics["backbone"] == "tiny+tiny"
     predict(pictures, tmp_path / "run")
+
+
+def test_weights_of_each_from_a_file_with_both(tmp_path):
+    network = model()
+    path = str(bcnn.save(network, tmp_path / "m.safetensors"))
+    again = bcnn.build_model(
+        "bcnn", backbone=["tiny", "tiny(cut=relu2, proj_dim=5)"], weights=path, pooling="asymmetric"
+    )
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(again.branches[1].backbone(images), network.branches[1].backbone(images))
+    with pytest.raises(ValueError, match=r"expected options by name.*, got 'tiny\(relu1\)'"):
+        bcnn.build_model("bcnn", backbone="tiny(relu1)", weights=None)

@@ -33,7 +33,7 @@ def test_a_wrong_value_is_refused_by_name(field, value):
 
 
 def test_relative_learning_rates():
-    assert FinetuneConfig(lr_scale=("conv5=0.1", "classifier = 10")).lr_factors == {"conv5": 0.1, "classifier": 10.0}
+    assert FinetuneConfig(lr_scale=("conv5=0.1", "scorer = 10")).lr_factors == {"conv5": 0.1, "scorer": 10.0}
 
 
 def test_what_changes_the_way_is_a_field():
