@@ -12,7 +12,8 @@ from bcnn.pooling.normalize import NORMALIZATIONS
     [
         (POOLINGS, ["bilinear", "bilinear()", "bilinear(0.001)", "bilinear(eps=1e-3)", " bilinear ( eps = .001 )"],
          "bilinear"),
-        (POOLINGS, ["bilinear(1, absolute)", "bilinear(eps=1.0,eps_scale='absolute')", "bilinear(eps_scale=absolute,eps=1)"],
+        (POOLINGS, ["bilinear(1, absolute)", "bilinear(eps=1.0,eps_scale='absolute')",
+                    "bilinear(eps_scale=absolute, eps=1)"],
          "bilinear(eps=1.0, eps_scale='absolute')"),
         (NORMALIZATIONS, ["matrix_power(0.3)", "matrix_power(p=0.3)"], "matrix_power(p=0.3)"),
         (NORMALIZATIONS, ["matrix_power", "matrix_power(0.5)"], "matrix_power"),
