@@ -4,6 +4,7 @@ A Python that starts anew takes five seconds for torch and its friends; a fork t
 """
 
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import sys
@@ -18,6 +19,7 @@ _IMPORTED = [
     "torch", "torch._dynamo", "lightning_fabric", "tensorboardX", "matplotlib.figure", "scipy.optimize",
     "matplotlib.backends.backend_agg", "bcnn.cli", "bcnn.runs.train", "bcnn.runs.finetune", "bcnn.train.loop",
 ]  # fmt: skip
+HANGS_AFTER_S = 200
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(_IMPORTED)
 
@@ -100,6 +102,7 @@ def _main(words: list[str], said: list[Path], env: dict[str, str], before: Calla
     for stream, path in zip((sys.stdout, sys.stderr), said, strict=True):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(file, 1 if stream is sys.stdout else 2)
+    faulthandler.dump_traceback_later(HANGS_AFTER_S, file=2)  # where it hangs, if it does
     os.environ.clear()  # the server keeps the environment that it was started with
     os.environ.update(env)
     sys.argv = words
