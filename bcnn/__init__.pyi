@@ -1,5 +1,6 @@
 # The public names: type checkers read them here, and so does `bcnn/__init__.py`.
 from .classify.estimator import Classifier as Classifier
+from .descriptors.fitting import fit_parts as fit_parts
 from .errors import ClampedSpectrumWarning as ClampedSpectrumWarning
 from .errors import ConvergenceError as ConvergenceError
 from .errors import GradientExceptionWarning as GradientExceptionWarning
@@ -9,7 +10,6 @@ from .errors import NotFiniteError as NotFiniteError
 from .errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from .errors import PrecisionFallbackWarning as PrecisionFallbackWarning
 from .errors import SecondDerivativeError as SecondDerivativeError
-from .features.fitting import fit_parts as fit_parts
 from .linalg.operand import Factored as Factored
 from .matfun.compose import MatrixFunctionInfo as MatrixFunctionInfo
 from .matfun.functions.logm import logm as logm
@@ -19,7 +19,7 @@ from .matfun.modules import MatrixLog as MatrixLog
 from .matfun.modules import MatrixPower as MatrixPower
 from .matfun.modules import MatrixSqrt as MatrixSqrt
 from .models.bcnn import BCNN as BCNN
-from .models.bcnn import build_model as build_model
+from .models.build import build_model as build_model
 from .models.ensemble import Ensemble as Ensemble
 from .models.files import load as load
 from .models.files import read_notes as read_notes

@@ -12,7 +12,7 @@ import torch
 from . import __version__
 
 
-def describe() -> dict[str, str]:
+def facts() -> dict[str, str]:
     """Processor, threads and versions, as columns of a results file."""
     return {
         "machine": processor(),

@@ -7,6 +7,7 @@ not know are ignored.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 METRICS = "metrics.json"
+MODEL = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class RunMetrics:
     broken: Mapping[str, str]  # images that could not be read, and why
     backbone: str
     image_size: int
-    num_features: int
+    descriptor_length: int
     seed: int
     config: Mapping[str, Any]  # as `runs.config.to_plain` has it
     versions: Mapping[str, str]
@@ -190,6 +192,13 @@ class Notes:
     dataset: str = ""
     accuracy: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(name, str) for name in self.classes) or len(set(self.classes)) != len(self.classes):
+            raise ValueError("expected class names, each once")
+        number = isinstance(self.temperature, int | float) and not isinstance(self.temperature, bool)
+        if not number or not 0 < self.temperature < math.inf:
+            raise ValueError(f"expected a temperature > 0, got {self.temperature!r}")
 
 
 def read(path: Path) -> RunMetrics:

@@ -254,12 +254,6 @@ def pick(config: type, *names: str) -> dict[str, Option]:
     return {name: declared_by(config)[name] for name in names}
 
 
-def values_of(config: Any) -> dict[str, Any]:
-    """The values of a configuration by name."""
-    kind: type = type(config)
-    return {name: getattr(config, name) for name in declared_by(kind)}
-
-
 def check(config: Any, who: str) -> None:
     """Refuse a configuration with a value that does not fit its declaration."""
     kind: type = type(config)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Protocol
 
 
@@ -17,16 +15,6 @@ class Progress(Protocol):
 
 def silent(stage: str, done: int, total: int, note: str = "") -> None:
     """Hear everything and say nothing."""
-
-
-def at_stage(progress: Progress, stage: str) -> Callable[[int, int], None]:
-    """The same for work that has one stage and does not know its name: it says (done, total) alone.
-
-    Example:
-        >>> at_stage(lambda stage, done, total, note="": print(f"{stage}: {done} of {total}"), "images")(3, 8)
-        images: 3 of 8
-    """
-    return partial(progress, stage)
 
 
 def within(progress: Progress, whole: str) -> Progress:

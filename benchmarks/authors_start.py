@@ -4,7 +4,7 @@ Their scripts start the last layer of fine-tuning by stochastic gradient descent
 images without their flips: 300 epochs, batches of 256, learning rate 1 (0.001, times 1000 of the layer), momentum 0.9,
 no weight decay. It ends far from the minimum. Ours is solved exactly with a penalty: which C comes nearest?
 
-Run: bcnn extract cub:CUB_46 --backbone alexnet --out runs/features && python benchmarks/authors_start.py runs/features
+Run: bcnn extract cub:CUB_46 --backbone alexnet --out runs/birds && python benchmarks/authors_start.py runs/birds
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from torch.nn.functional import cross_entropy
 
 from bcnn.classify.logistic import solve_logistic
 from bcnn.data.contract import TRAIN
-from bcnn.features.folder import Features
+from bcnn.descriptors.folder import Descriptors
 
 EPOCHS, BATCH, LR, MOMENTUM = 300, 256, 1.0, 0.9
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("features", type=Path, help="a folder of bcnn extract, with flips")
+    parser.add_argument("folder", type=Path, help="a folder of bcnn extract, with flips")
     parser.add_argument("--C", type=float, nargs="+", default=[1.0, 10.0, 100.0, 1000.0])
     options = parser.parse_args()
-    matrix = Features(options.features).matrix(TRAIN)
+    matrix = Descriptors(options.folder).matrix(TRAIN)
     if matrix.num_views != 2:
-        parser.error(f"expected descriptors of images and flips, got {matrix.num_views} view(s) in {options.features}")
+        parser.error(f"expected descriptors of images and flips, got {matrix.num_views} view(s) in {options.folder}")
     X = torch.cat(list(matrix.parts())).float()
     labels = torch.as_tensor(matrix.labels)
     k = int(labels.max()) + 1

@@ -102,7 +102,7 @@ def main() -> None:
         del rows
         records.append(
             {"backbone": options.backbone, "normalize": name, "eps": eps, "accuracy": mean, "standard_error": error,
-             "num_images": len(paths), "num_classes": len(set(labels.tolist())), **machine.describe()}
+             "num_images": len(paths), "num_classes": len(set(labels.tolist())), **machine.facts()}
         )  # fmt: skip
         write_csv(target, records)
         print(f"{name} eps={eps:g}: {100 * mean:.1f} % +- {100 * error:.1f}", flush=True)

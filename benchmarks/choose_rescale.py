@@ -4,7 +4,7 @@ Held-out accuracy in 5-fold cross-validation on training images alone, without a
 from the pooled features that `bcnn reproduce` has stored. A dataset of many classes may be cut into several.
 
 Run:      bcnn reproduce table1_normalization --data cub=PATH --networks alexnet --no-finetune --out runs/birds
-          python benchmarks/choose_rescale.py birds=runs/birds/features/*/bilinear --classes 50
+          python benchmarks/choose_rescale.py birds=runs/birds/descriptors/*/bilinear --classes 50
 Cost:     on two cores, 50 classes of 30 images: a minute a head
 Expected: benchmarks/results/rescale.csv
 Resumes:  rows that are in the file already are left alone.
@@ -23,9 +23,9 @@ from bcnn.classify.flip import average_views
 from bcnn.classify.paired import paired_p
 from bcnn.classify.rescale import RESCALES
 from bcnn.data.contract import TRAIN
+from bcnn.descriptors.folder import Descriptors
 from bcnn.experiments.table1_normalization import NORMALIZATIONS
 from bcnn.experiments.workshop import describe_stored
-from bcnn.features.folder import Features
 from bcnn.files import read_csv, write_csv
 from bcnn.pooling.head import Head
 
@@ -34,15 +34,15 @@ RESULTS = Path(__file__).parent / "results" / "rescale.csv"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("features", nargs="+", metavar="NAME=FOLDER", help="stored pooled features of bcnn reproduce")
+    parser.add_argument("folders", nargs="+", metavar="NAME=FOLDER", help="stored pooled features of bcnn reproduce")
     parser.add_argument("--classes", type=int, help="cut a dataset into parts of so many classes, in their order")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     records: list[dict[str, object]] = [*read_csv(options.out)] if options.out.exists() else []
     done = {(record["dataset"], record["head"]) for record in records}
-    for text in options.features:
+    for text in options.folders:
         name, _, folder = text.partition("=")
-        stored = Features(Path(folder)).matrix(TRAIN)
+        stored = Descriptors(Path(folder)).matrix(TRAIN)
         labels = torch.as_tensor(stored.labels)
         for part, chosen in parts(labels, options.classes):
             title = f"{name}, classes {part}" if part else name
@@ -82,7 +82,7 @@ def measure(stored: object, chosen: torch.Tensor, name: str) -> dict[str, object
     found = {name: values.argmax(1) == truth for name, values in held_out(X @ X.T, labels, groups).items()}
     p = paired_p(*(found[name].numpy().astype(float) for name in ("median", "none")))
     accuracies = {name: float(right.double().mean()) for name, right in found.items()}
-    return {**accuracies, "p": p, "num_images": len(first), "num_classes": int(labels.max()) + 1, **machine.describe()}
+    return {**accuracies, "p": p, "num_images": len(first), "num_classes": int(labels.max()) + 1, **machine.facts()}
 
 
 def held_out(K: torch.Tensor, labels: torch.Tensor, groups: np.ndarray) -> dict[str, torch.Tensor]:

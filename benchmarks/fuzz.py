@@ -190,7 +190,7 @@ def table(counts: Counter[tuple[str, str, str]], num_cases: int) -> str:
     cells = [(*row, *(str(counts[(*row, outcome)]) for outcome in OUTCOMES)) for row in rows]
     total = [str(sum(n for (*_, o), n in counts.items() if o == outcome)) for outcome in OUTCOMES]
     title = f"{num_cases} random cases, {', '.join(SPECTRA)} spectra, float32, float64, bfloat16, d 1 to 33"
-    about = machine.describe()
+    about = machine.facts()
     note = f"{about['machine']}, torch {about['torch']}."
     header = ("function", "forward + backward", *OUTCOMES)
     return table_markdown(Table(title, header, (*cells, ("all", "", *total)), num_labels=2, note=note)) + "\n"

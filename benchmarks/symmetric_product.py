@@ -39,7 +39,7 @@ def main() -> None:
             U = torch.randn(batch, d, d)
             found.append(ratio(lambda U=U: U @ U.mT, lambda U=U: products.symmetric_product(U, U.mT)))
         print(f"| {batch} | " + " | ".join(f"{one:.2f}" for one in found) + " |", flush=True)
-    about = machine.describe()
+    about = machine.facts()
     print(", ".join(str(about[name]) for name in ("machine", "threads", "torch") if name in about))
 
 

@@ -1,7 +1,7 @@
 """Puts tables of results and of options into README.md and docs/, between their markers; a test keeps them equal.
 
 Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchmarks/results, choose_eps.py, or a change
-                                             of an option in bcnn/runs/config.py or bcnn/train/config.py)
+                                             of an option in bcnn/runs/config.py or bcnn/finetune/config.py)
 
 Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench small|rivals: FUNCTION`` for small_*.csv;
 ``bench pooling|svm|extract|step: START OF A TITLE`` or ``all``; ``eps: BACKBONE``; ``rescale: all``; ``train: NAME``,
@@ -22,13 +22,13 @@ from bcnn.experiments import EXPERIMENTS
 from bcnn.experiments.report import costs
 from bcnn.experiments.results import Results
 from bcnn.files import read_csv, written_whole
+from bcnn.finetune.config import FinetuneConfig, FinetuneSession
 from bcnn.options import Names, Option, declared_by
 from bcnn.report import comparison, finetune
 from bcnn.report.document import Table
 from bcnn.report.markdown import table_markdown
 from bcnn.report.tables import interval, percent
 from bcnn.runs.config import RunConfig
-from bcnn.train.config import FinetuneConfig, FinetuneSession
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -54,13 +54,13 @@ def crossed(
 def matfun_table(argument: str) -> str:
     regime, function = argument.split()
     records = read_csv(only("matfun_*.csv"))
-    return load("matfun").layout.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
+    return load("matfun").LAYOUT.markdown([r for r in records if (r["regime"], r["function"]) == (regime, function)])
 
 
 def rivals_table(function: str) -> str:
     """Other packages beside ours, d = 512."""
     records = read_csv(only("rivals_*.csv"))
-    return load("matfun").layout.markdown([r for r in records if r["function"] == function])
+    return load("matfun").LAYOUT.markdown([r for r in records if r["function"] == function])
 
 
 def small_table(function: str) -> str:
@@ -76,7 +76,7 @@ def small_table(function: str) -> str:
 def bench_table(name: str, argument: str) -> str:
     start = "" if argument == "all" else argument
     records = read_csv(only(f"{name}_*.csv"))
-    return load(name).layout.markdown([r for r in records if r["group"].startswith(start)])
+    return load(name).LAYOUT.markdown([r for r in records if r["group"].startswith(start)])
 
 
 def train_table(argument: str) -> str:

@@ -2,7 +2,7 @@
 
 import os
 
-# Some virtual machines announce AMX and end the process when bfloat16 uses it (`bcnn.features.bfloat16`).
+# Some virtual machines announce AMX and end the process when bfloat16 uses it (`bcnn.descriptors.bfloat16`).
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # commands that tests start share the cores, too
 

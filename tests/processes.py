@@ -7,6 +7,7 @@ import contextlib
 import faulthandler
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -17,9 +18,9 @@ from typing import Any
 
 _IMPORTED = [
     "torch", "torch._dynamo", "lightning_fabric", "tensorboardX", "matplotlib.figure", "scipy.optimize",
-    "matplotlib.backends.backend_agg", "bcnn.cli", "bcnn.runs.train", "bcnn.runs.finetune", "bcnn.train.loop",
+    "matplotlib.backends.backend_agg", "bcnn.cli", "bcnn.runs.train", "bcnn.runs.finetune", "bcnn.finetune.loop",
 ]  # fmt: skip
-HANGS_AFTER_S = 200
+HANGS_AFTER_S = 80
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(_IMPORTED)
 
@@ -45,16 +46,21 @@ class Running:
         assert self._process.pid is not None
         os.kill(self._process.pid, number)
 
+    def said(self) -> tuple[str, str]:
+        """Standard output and the error stream so far."""
+        out, err = (path.read_text(errors="replace") if path.exists() else "" for path in self._said)
+        return out, err
+
     def wait(self, timeout: float = 240) -> CompletedProcess[str]:
         """How it ended, and what it said."""
         self._process.join(timeout)
         code = self._process.exitcode
         if code is None:
             self._process.kill()
-        out, err = (path.read_text(errors="replace") if path.exists() else "" for path in self._said)
-        assert code is not None, f"still running after {timeout} s: {out}{err}"
+        said = self.said()
+        assert code is not None, f"still running after {timeout} s: {''.join(said)}"
         self._folder.cleanup()
-        return CompletedProcess([], code, out, err)
+        return CompletedProcess([], code, *said)
 
 
 def slowly(seconds: float) -> None:
@@ -75,11 +81,19 @@ def run(*arguments: object, **options: Any) -> CompletedProcess[str]:
     return Running(*arguments, **options).wait()
 
 
-def run_team(*arguments: object, size: int = 2, **options: Any) -> list[CompletedProcess[str]]:
+def run_team(*arguments: object, size: int = 2, timeout: float = 240, **options: Any) -> list[CompletedProcess[str]]:
     """The command in several processes with the environment that torchrun gives them."""
     with _meeting_point(size) as shared:
         own = ({**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size))
         team = [Running(*arguments, env=env, **options) for env in own]
+        deadline = time.monotonic() + timeout
+        while any(member.poll() is None for member in team) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        hanging = [rank for rank, member in enumerate(team) if member.poll() is None]
+        told = [f"process {rank}, exit code {one.poll()}: {''.join(one.said())}" for rank, one in enumerate(team)]
+        for rank in hanging:
+            team[rank].send_signal(signal.SIGKILL)
+        assert not hanging, f"still running after {timeout} s: {hanging}\n" + "\n".join(told)
         return [member.wait() for member in team]
 
 

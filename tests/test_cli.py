@@ -65,7 +65,7 @@ def test_methods_lists_a_part_of_your_own(monkeypatch):
 
     monkeypatch.setitem(POOLINGS, "own", Part(Own, "numbers of your own"))
     lines = [" ".join(re.split(r"\s*│\s*", line)).strip() for line in run("methods").stdout.splitlines()]
-    assert "own numbers of your own; is fitted on training images first" in [" ".join(line.split()) for line in lines]
+    assert "own numbers of your own; is fitted on training images first" in " ".join(" ".join(lines).split())
     assert "width int to be given how [many] numbers." in lines
     assert "seed int 7 of the numbers." in lines
 
@@ -92,11 +92,11 @@ def test_bench_matfun_writes_everything(tmp_path):
     [
         (["--regime", "papr"], "unknown regime 'papr'; did you mean 'paper'?"),
         (["--function", "exp"], "unknown function 'exp'"),
-        (["--dims", "a,b"], "--dims: expected whole numbers >= 1"),
-        (["--dims", "0"], "--dims: expected whole numbers >= 1"),
+        (["--dims", "a,b"], "expected --dims to be a whole number, got 'a'"),
+        (["--dims", "0"], "expected --dims >= 1, got 0"),
         (["--device", "cuda:99"], "expected a device that is present, got 'cuda:99'"),
         (["--device", "gpu"], "expected a device that is present, got 'gpu'"),
-        (["--regime", ","], "--regime: expected names separated by commas"),
+        (["--regime", ","], "expected at least one value for regime"),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_2(arguments, message):

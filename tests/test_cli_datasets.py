@@ -35,7 +35,7 @@ def test_list_shows_every_kind_with_its_options():
     assert result.returncode == 0
     for name, kind in DATASETS.items():
         assert name in result.stdout
-        assert all(option in result.stdout for option in kind.options)
+        assert all(option.name in result.stdout for option in kind.options)
     assert "level=variant" in result.stdout
     assert "bcnn[demo]" in result.stdout
 

@@ -7,7 +7,7 @@ import yaml
 
 from bcnn.errors import GradientExceptionWarning
 from tests.command import run_command
-from tests.features.images import picture_folder
+from tests.descriptors.images import picture_folder
 
 SMALL = ["--backbone", "tiny", "--weights", "none", "--size", "32", "--preset", "bcnn"]
 SHORT = ["--finetune", "--epochs", "2", "--lr", "0.02", "--batch-size", "6", "--val-share", "0.25"]

@@ -6,7 +6,7 @@ from bcnn.cli.reproduce import _split
 from bcnn.experiments import EXPERIMENTS
 from bcnn.experiments.results import Results
 from tests.command import run_command
-from tests.features.images import picture_folder
+from tests.descriptors.images import picture_folder
 
 SMALL = ["--networks", "tiny", "--weights", "none", "--size", "32"]
 
@@ -48,7 +48,8 @@ def test_several_datasets_after_one_option(pictures, tmp_path):
 
 def test_a_plan_alone_measures_nothing(pictures, tmp_path):
     out = tmp_path / "out"
-    result = run_command("reproduce", "all", f"cub=folder:{pictures}", *SMALL, "--plan", "--no-finetune", "--out", out)
+    options = [*SMALL, "--epochs", "2", "--plan", "--no-finetune", "--out", out]
+    result = run_command("reproduce", "all", f"cub=folder:{pictures}", *options)
     assert result.returncode == 0, result.stderr
     assert "need fine-tuning and are left out" in result.stdout
     assert not out.exists()
@@ -72,7 +73,7 @@ def test_smoke_needs_no_data(tmp_path):
         (["table1_normalization", "--data", "cub"], "--data: expected NAME=PATH"),
         (["table1_normalization", "--data", "cub=/nowhere"], "nowhere"),
         (["table1_normalization", "cub=PICTURES", "--networks", "vgg17"], "'vgg17'"),
-        (["table2_finetuning", "cub=PICTURES", "--seeds", "one"], "--seeds: expected whole numbers"),
+        (["table2_finetuning", "cub=PICTURES", "--seeds", "one"], "expected --seeds to be a whole number, got 'one'"),
         (["table1_normalization", "cub=PICTURES", "--device", "abacus"], "--device: expected a device"),
         (["table1_normalization", "cub=PICTURES", "cub=PICTURES"], "expected each dataset once, got cub twice"),
         (["table1_normalization", "../x=PICTURES"], "--data: expected NAME=PATH"),

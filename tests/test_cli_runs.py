@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import sys
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 
 from bcnn.cli import main
 from tests.command import run_command as run
-from tests.features.images import draw, picture_folder
+from tests.descriptors.images import draw, picture_folder
 
 SMALL = ["--backbone", "tiny", "--weights", "none", "--size", "32"]
 
@@ -34,8 +35,8 @@ def test_train_tells_what_it_found_and_where_it_is(trained):
     assert "torn.png" in result.stdout
     assert "Difference in points" in result.stdout  # the comparison
     assert "bcnn: accuracy" in result.stdout
-    assert {path.name for path in folder.iterdir()} == {
-        "average", "bcnn", "comparison.csv", "comparison.md", "comparison.png", "config.yaml", "features",
+    assert {path.name for path in folder.iterdir() if path.name[0] != "."} == {
+        "average", "bcnn", "comparison.csv", "comparison.md", "comparison.png", "config.yaml", "descriptors",
     }  # fmt: skip
     assert json.loads((folder / "bcnn" / "metrics.json").read_text())["num_test"] == 12
 
@@ -43,7 +44,7 @@ def test_train_tells_what_it_found_and_where_it_is(trained):
 def test_the_run_is_repeated_from_its_own_file(trained, pictures, tmp_path):
     _, folder = trained
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    config |= {"spec": str(pictures), "features": str(folder / "features"), "C": 3.5}
+    config |= {"spec": str(pictures), "descriptors": str(folder / "descriptors"), "C": 3.5}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
     result = run("train", "--config", tmp_path / "mine.yaml", "--out", tmp_path / "r", "--classifier", "logistic")
     assert result.returncode == 0, result.stderr
@@ -106,6 +107,33 @@ def test_evaluate(trained, pictures):
     assert (strict.returncode, "torn.png" in strict.stderr) == (2, True)
 
 
+def test_folders_of_others_are_left_alone(trained, pictures, tmp_path):
+    (tmp_path / "config.yaml").write_text("mine")
+    for options in ((), ("--finetune", "--epochs", "1")):
+        result = run("train", pictures, *SMALL, *options, "--out", tmp_path)
+        assert result.returncode == 2
+        assert "got one with 'config.yaml', which would be at risk; choose another --out" in result.stderr
+    assert run("evaluate", trained[1] / "bcnn", pictures, "--out", tmp_path).returncode == 2
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("config.yaml", "mine")]
+
+
+def test_evaluate_follows_no_links(trained, pictures, tmp_path):
+    run_folder, target = tmp_path / "run", tmp_path / "precious"
+    shutil.copytree(trained[1] / "bcnn", run_folder, ignore=shutil.ignore_patterns("evaluate_*"))
+    target.mkdir()
+    place = run_folder / "evaluate_folder_pictures_test"
+    place.symlink_to(target)
+    assert run("evaluate", run_folder, pictures).returncode == 2
+    place.unlink()
+    assert run("evaluate", run_folder, pictures).returncode == 0
+    (place / "metrics.json").unlink()
+    (target / "kept.json").write_text("kept")
+    (place / "metrics.json").symlink_to(target / "kept.json")
+    result = run("evaluate", run_folder, pictures)
+    assert "expected no links" in result.stderr
+    assert (target / "kept.json").read_text() == "kept"
+
+
 def test_extract_goes_on(trained, pictures, tmp_path):
     for described in (0, 31):
         result = run("extract", pictures, *SMALL, "--out", tmp_path / "f")
@@ -132,7 +160,7 @@ def test_extract_goes_on(trained, pictures, tmp_path):
         (["predict", "nowhere", "x.png"], "nowhere"),
         (["predict", "PICTURES", "x.png"], "make one with bcnn train"),
         (["evaluate", "PICTURES", "textures", "--split", "half"], "test, train or all"),
-        (["extract", "PICTURES", *SMALL, "--out", "PICTURES"], "new, empty, or a features folder"),
+        (["extract", "PICTURES", *SMALL, "--out", "PICTURES"], "new, empty, or a folder of descriptors"),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_2(arguments, message, pictures, tmp_path, monkeypatch, capsys):

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from bcnn.cli.train import EXTRACT
+from bcnn.finetune.config import FinetuneConfig, FinetuneSession
 from bcnn.options import Names, check, declared_by, option, without_need
 from bcnn.runs.config import HOW, OPTIONS, RunConfig, from_options, from_plain, to_plain
-from bcnn.train.config import FinetuneConfig, FinetuneSession
 from tests.command import run_command
 
 ALL = {**OPTIONS, **declared_by(FinetuneSession)}
@@ -99,7 +99,7 @@ def test_help_names_what_the_registry_holds(name):
 
 def test_other_registries_and_none():
     assert Names("models.weights", "WEIGHTS").names_in_source() == Names("models.weights", "WEIGHTS").names()
-    assert Names("train.recipes", "RECIPES").names_in_source() == ("ours", "paper")  # within a call
+    assert Names("finetune.recipes", "RECIPES").names_in_source() == ("ours", "paper")  # within a call
     with pytest.raises((AttributeError, ModuleNotFoundError)):
         Names("pooling.head", "PRESENTS").names_in_source()
 
@@ -122,7 +122,7 @@ def test_every_option_is_a_flag_with_its_help():
     }  # fmt: skip
     words = set(run_command("extract", "--help").stdout.split())
     assert {declared.flag for declared in EXTRACT.values() if not declared.argument} <= words
-    assert not {"--classifier", "--finetune", "--features"} & words
+    assert not {"--classifier", "--finetune", "--descriptors"} & words
 
 
 def typed(declared) -> list[str]:
@@ -137,7 +137,8 @@ def typed(declared) -> list[str]:
 
 
 def test_most_options_of_fine_tuning_need_it():
-    assert len(NEED) == len(declared_by(FinetuneConfig)) + len(declared_by(FinetuneSession))
+    expected = len(declared_by(FinetuneConfig)) + len(declared_by(FinetuneSession))
+    assert sum(declared.needs == "finetune" for declared in NEED) == expected
 
 
 @pytest.mark.parametrize("declared", NEED, ids=lambda declared: declared.name)
@@ -145,7 +146,7 @@ def test_an_option_without_what_it_needs_is_refused_in_a_line(declared, tmp_path
     result = run_command("train", "textures", *typed(declared))
     assert result.returncode == 2
     flag = typed(declared)[0]
-    assert result.stderr == f"bcnn: train: {flag} needs --finetune; give both, or leave {flag} out.\n"
+    assert result.stderr == f"bcnn: train: {flag} needs --{declared.needs}; give both, or leave {flag} out.\n"
 
     path = tmp_path / "mine.yaml"
     word = typed(declared)[-1]
@@ -153,8 +154,8 @@ def test_an_option_without_what_it_needs_is_refused_in_a_line(declared, tmp_path
     path.write_text(yaml.safe_dump({"spec": "textures", declared.name: value}))
     result = run_command("train", "--config", path)
     assert result.returncode == 2
-    assert f"{path}: {declared.name} needs finetune" in result.stderr
-    with pytest.raises(ValueError, match=f"{declared.name} needs finetune"):
+    assert f"{path}: {declared.name} needs {declared.needs}" in result.stderr
+    with pytest.raises(ValueError, match=f"{declared.name} needs {declared.needs}"):
         from_options({"spec": "textures", declared.name: value})
 
 
@@ -165,9 +166,7 @@ def stop() -> None:
 def test_what_goes_before_what(tmp_path, monkeypatch):
     """Typed, then a recipe that is typed, then YAML, then a recipe in YAML, then the default."""
     seen = []
-    monkeypatch.setattr(
-        "bcnn.cli.train._run_tuned", lambda chosen, place, resume: seen.append(chosen.finetune) or stop()
-    )
+    monkeypatch.setattr("bcnn.cli.train._run", lambda chosen, place, resume: seen.append(chosen.finetune) or stop())
     path = tmp_path / "mine.yaml"
     path.write_text("spec: textures\nfinetune: true\nrecipe: paper\nepochs: 7\nmomentum: 0.5\nlr: 1e-2\nclip: 3\n")
     run_command("train", "--config", path, "--momentum", "0.7")
@@ -180,7 +179,7 @@ def test_what_goes_before_what(tmp_path, monkeypatch):
 
 def test_a_file_may_spell_an_option_like_its_flag(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr("bcnn.cli.train._run_tuned", lambda chosen, place, resume: seen.append(chosen) or stop())
+    monkeypatch.setattr("bcnn.cli.train._run", lambda chosen, place, resume: seen.append(chosen) or stop())
     path = tmp_path / "mine.yaml"
     path.write_text(
         "spec: 2011\nfinetune: true\ninit-C: 3\nc: 2\npreset: [bcnn, o2p]\nweights: none\nlr-scale: conv1=2\n"
@@ -210,12 +209,12 @@ def test_parts_that_are_asked_for_are_part_of_the_result():
         RunConfig("textures", pooling="bilinear(")
     with pytest.raises(ValueError, match="expected a scorer such as 'linear'"):
         RunConfig("textures", scorer="")
-    with pytest.raises(ValueError, match="unknown front 'stn'"):
-        RunConfig("textures", front="stn")
+    with pytest.raises(ValueError, match="unknown front 'sta'; did you mean 'stn'"):
+        RunConfig("textures", front="sta")
 
 
 def test_what_changes_the_way_and_not_the_result():
-    assert HOW == ("spec", "batch", "workers", "strict", "device", "features")
+    assert HOW == ("spec", "batch", "workers", "strict", "device", "engine", "descriptors")
 
 
 def test_declarations_import_nothing_heavy():
@@ -237,4 +236,3 @@ def test_a_part_in_another_spelling_is_the_same_run():
     assert from_plain(to_plain(none)).head("improved_bcnn").normalize == ()
     with pytest.raises(ValueError, match="unknown normalization 'foo'"):
         RunConfig("textures", normalize=("foo",))
-    assert FinetuneConfig(lr_scale=("classifier = 10",)) == FinetuneConfig(lr_scale=("scorer= 10",))

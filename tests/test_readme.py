@@ -12,13 +12,13 @@ from unittest import mock
 
 import pytest
 
+from bcnn.finetune.config import FinetuneConfig, FinetuneSession
 from bcnn.fronts import FRONTS
 from bcnn.options import declared_by
 from bcnn.runs.config import RunConfig
 from bcnn.scorers import SCORERS
-from bcnn.train.config import FinetuneConfig, FinetuneSession
 
-from .features.images import picture_folder
+from .descriptors.images import picture_folder
 from .test_layers import LEVEL
 
 ROOT = Path(__file__).parent.parent

@@ -1,27 +1,36 @@
 """Benchmarks: ratios within one run, errors against float64, files written whole or not at all.
 
-A benchmark is a module of this folder that ends with its `BENCHMARK`. The registry has its name and what the help of
-`bcnn bench` says about it; torch and all the rest are imported when it is loaded.
+A benchmark is a module of this folder with `run`, which measures and returns one record per row of its tables, and
+`LAYOUT`, the columns of the records and how they are shown; `remarks`, if it has them, say and do what has to come
+before the first measurement. The registry has its settings; torch and all the rest are imported when it is loaded.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from .contract import Benchmark
+from ..progress import Progress, silent
+from .settings import Extract, Matfun, Pooling, Settings, Step, Svm
 
-BENCHMARKS = {
-    "matfun": "Time and precision of matrix functions and their gradients, as ratios to torch.linalg.eigh + autograd.",
-    "pooling": "What heads cost next to their network, what the thin path and bfloat16 save, and how exact they are.",
-    "extract": "Extraction from files to disk next to the bare network on tensors, and its memory.",
-    "svm": "One-vs-rest SVMs over wide features on disk, next to scikit-learn's LinearSVC: time, memory, agreement.",
-    "step": "What a step of fine-tuning spends on data, network, pooling, matrix function, classifier and update.",
+BENCHMARKS: dict[str, type[Settings]] = {
+    "matfun": Matfun,
+    "pooling": Pooling,
+    "extract": Extract,
+    "svm": Svm,
+    "step": Step,
 }
 
 
-def load(name: str) -> Benchmark:
-    """The benchmark of that name."""
-    benchmark: Benchmark = import_module(f".{name}", __name__).BENCHMARK
-    return benchmark
+def load(name: str) -> Any:
+    """The module of the benchmark of that name."""
+    return import_module(f".{name}", __name__)
+
+
+def measure(name: str, settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]:
+    """The records of a run: what it leaves out is not known; the machine and the versions are beside every one."""
+    from .. import machine
+
+    module = load(name)
+    unknown, about = dict.fromkeys(column.key for column in module.LAYOUT.columns), machine.facts()
+    return [{**unknown, **record, **about} for record in module.run(settings, progress)]

@@ -83,13 +83,13 @@ def _solve(A: Extended, G: Extended) -> tuple[Extended, Extended]:
     def correction(R: Extended) -> Extended:
         """D with Z D + D Z = R, nearly: of the root's equation the Newton step, of the gradient's the solution."""
         D = U @ ((U.T @ R.astype(np.float64) @ U) / sums) @ U.T
-        return ((D + D.T) / 2).astype(np.longdouble)
+        return np.asarray((D + D.T) / 2, np.longdouble)
 
     Z = _refine(((U * r) @ U.T).astype(np.longdouble), lambda Z: A - _product(Z, Z), correction)
 
     def residual(X: Extended) -> Extended:
         P = _product(Z, X)
-        return G - (P + P.T)  # X Z is the transpose of Z X: both are symmetric
+        return np.asarray(G - (P + P.T), np.longdouble)  # X Z is the transpose of Z X: both are symmetric
 
     return Z, _refine(correction(G), residual, correction)
 
@@ -118,7 +118,7 @@ def _refine(
 
 def _product(A: Extended, B: Extended) -> Extended:
     """``A @ B`` for symmetric B, along rows of both: a quarter of the time of `@`, which walks down columns."""
-    return np.einsum("ij,kj->ik", A, B)
+    return np.asarray(np.einsum("ij,kj->ik", A, B), np.longdouble)
 
 
 def _norm(A: Extended) -> float:

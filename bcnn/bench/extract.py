@@ -1,68 +1,63 @@
-"""Extraction next to the bare network, and its memory next to the number of images: `bcnn bench extract`.
+"""Extraction by every engine, next to the bare network, and its memory: `bcnn bench extract`.
 
 The bare network is the same model on tensors that are in memory already: no file is read, none is written. Extraction
-is what `bcnn extract` does, from image files to features on disk.
+is what `bcnn extract` does, from image files to descriptors on disk.
 
 Run:      bcnn bench extract cub:PATH --out runs/bench        (--quick: seconds, a small network with random weights)
-Cost:     two to four minutes on two cores with alexnet
+          ... --backbone alexnet,vgg16 --images 32 --rounds 3 --memory 64
+Cost:     on two cores about 10 s per image with vgg16 and 3 rounds, 1 s with alexnet
 Expected: benchmarks/results/
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
-from ..data.contract import Dataset, Sample
+from ..data.contract import SPLITS, Dataset, Sample
 from ..data.spec import load_dataset
-from ..features.extract import ExtractOptions, decoded, extract, for_dataset
+from ..descriptors.extract import ExtractOptions, decoded, extract, for_dataset
+from ..descriptors.folder import Descriptors
 from ..files import write_csv
-from ..models.bcnn import BCNN, build_model
+from ..models.bcnn import BCNN
+from ..models.build import build_model
+from ..models.engines import ENGINES, using
 from ..models.views import to_batch
 from ..progress import Progress, silent
 from ..report.tables import Column, Layout
-from .contract import Benchmark, option
+from .settings import Extract
 from .timing import time_rounds
 
 PRESET = "improved_bcnn"
+GOALS = {("vgg16", "winograd"): "at most 0.55", ("alexnet", "winograd"): "at most 0.80"}  # of torch's time
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is measured, and what is hoped for: nothing on a small scale."""
-
-    spec: str = option("textures", "The dataset; see `bcnn datasets list`.", is_argument=True)
-    backbone: str = option("alexnet", "The network.", quick="tiny")
-    weights: str | None = option(
-        "default", "default (a download), none for random ones, or a name of `bcnn weights list`.", quick=None
-    )
-    size: int = option(448, "Side of the images in pixels.", quick=64)
-    num_images: int = option(128, "Images per round.", quick=32)
-    rounds: int = option(5, "Timed rounds.", quick=2)
-    memory_images: tuple[int, ...] = option((64, 256, 1024), quick=(32, 128))
-    batch: int = option(4)
-    goal: str = option("at least 0.90", quick="")
-
-
-def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]:
-    """Speed of the bare network and of extraction, then memory for more and more images."""
-    model = build_model(PRESET, backbone=settings.backbone, weights=settings.weights, size=settings.size)
+def run(settings: Extract, progress: Progress = silent) -> list[dict[str, Any]]:
+    """Of every network the speed, bare and in extraction, then memory for more and more images."""
     dataset = load_dataset(settings.spec)
-    model.set_geometry(for_dataset(model.preprocessing, dataset))
+    records = []
     with tempfile.TemporaryDirectory(prefix="bcnn-bench-") as name:
-        samples = _files(dataset, max(settings.num_images, *settings.memory_images), Path(name))
+        samples = _files(dataset, max(settings.num_images, *settings.memory), Path(name))
         some = replace(dataset, samples=tuple(samples[: settings.num_images]))
-        speed = _speed(model, some, settings, Path(name), progress)
-        return speed + _memory(samples, settings, Path(name), progress)
+        for backbone in settings.backbone:
+            model = build_model(PRESET, backbone=backbone, weights=settings.weights, size=settings.size)
+            model.set_geometry(for_dataset(model.preprocessing, dataset))
+            folder = Path(name) / backbone
+            folder.mkdir()
+            records += _speed(model, some, settings, folder, progress)
+            records += _memory(backbone, samples, settings, folder, progress)
+    return records
 
 
 def _files(dataset: Dataset, count: int, folder: Path) -> list[Sample]:
@@ -80,31 +75,53 @@ def _files(dataset: Dataset, count: int, folder: Path) -> list[Sample]:
     return files
 
 
-def _speed(model: BCNN, dataset: Dataset, settings: Settings, folder: Path, progress: Progress) -> list[dict[str, Any]]:
-    options = ExtractOptions(batch=settings.batch)
-    inputs = _in_memory(model, dataset, options)
-    trials: list[Path] = []
+def _speed(model: BCNN, dataset: Dataset, settings: Extract, folder: Path, progress: Progress) -> list[dict[str, Any]]:
+    """Every engine, torch first: the network alone, and from files to descriptors."""
+    names = sorted(ENGINES, key=lambda name: name != "torch")
+    options = {name: ExtractOptions(batch=settings.batch, engine=name) for name in names}
+    inputs = _in_memory(model, dataset, options["torch"])
+    trials: dict[str, list[Path]] = {name: [] for name in names}
 
-    def bare() -> list[Tensor]:
-        with torch.inference_mode():
+    def bare(name: str) -> list[Tensor]:
+        with torch.inference_mode(), using(name):
             return [model.describe(images) for images in inputs]
 
-    def whole() -> None:
-        trials.append(folder / f"features{len(trials)}")  # a new folder every time
-        extract(dataset, {trials[-1]: model}, options)
+    def whole(name: str) -> None:
+        trials[name].append(folder / f"{name}{len(trials[name])}")  # a new folder every time
+        extract(dataset, {trials[name][-1]: model}, options[name])
 
+    backbone = model.config.backbone
     group = (
-        f"{PRESET} after {settings.backbone} at {settings.size} px, {len(dataset.samples)} images of {dataset.name} "
+        f"{PRESET} after {backbone} at {settings.size} px, {len(dataset.samples)} images of {dataset.name} "
         f"and their flips, batch {settings.batch}"
     )
-    clocks = time_rounds([bare, whole], rounds=settings.rounds, slow_ms=float("inf"), stage="speed", progress=progress)
-    return [
-        {
-            "group": group, "case": case, "images_per_s": 1e3 * len(dataset.samples) / clock.median_ms,
-            "share": 1 / clock.ratio_to(clocks[0]), "spread": clock.spread, "goal": goal,
-        }
-        for case, clock, goal in zip(("bare network", "bcnn extract"), clocks, ("", settings.goal), strict=True)
-    ]  # fmt: skip
+    runs = [partial(work, name) for name in names for work in (bare, whole)]
+    clocks = time_rounds(runs, rounds=settings.rounds, slow_ms=float("inf"), stage="speed", progress=progress)
+    records = []
+    for i, (name, work) in enumerate(product(names, ("bare network", "bcnn extract"))):
+        about: dict[str, Any] = {}
+        if i % 2:
+            about = {"cosine": smallest_cosine(trials["torch"][0], trials[name][0])}
+            about["goal"] = GOALS.get((backbone, name), "") if not settings.quick else ""
+        records.append(
+            {
+                "group": group, "case": work, "engine": name,
+                "images_per_s": 1e3 * len(dataset.samples) / clocks[i].median_ms,
+                "time": clocks[i].ratio_to(clocks[i % 2]), "share": 1 / clocks[i].ratio_to(clocks[i - i % 2]),
+                "spread": clocks[i].spread, **about,
+            }
+        )  # fmt: skip
+    return records
+
+
+def smallest_cosine(folder: Path, other: Path) -> float:
+    """The smallest cosine between descriptors of the same view in two folders."""
+    found = []
+    for split in SPLITS:
+        first, second = (Descriptors(path).matrix(split).parts() for path in (folder, other))
+        pairs = zip(first, second, strict=True)
+        found += [float(cosine_similarity(a.double(), b.double()).min()) for a, b in pairs if len(a)]
+    return min(found)
 
 
 def _in_memory(model: BCNN, dataset: Dataset, options: ExtractOptions) -> list[Tensor]:
@@ -117,11 +134,14 @@ def _in_memory(model: BCNN, dataset: Dataset, options: ExtractOptions) -> list[T
     return [torch.cat([images, images.flip(-1)])] * -(-len(dataset.samples) // options.batch)
 
 
-def _memory(samples: Sequence[Sample], settings: Settings, folder: Path, progress: Progress) -> list[dict[str, Any]]:
+def _memory(
+    backbone: str, samples: Sequence[Sample], settings: Extract, folder: Path, progress: Progress
+) -> list[dict[str, Any]]:
     """The resident memory of the command itself, for more and more images."""
-    group = f"memory of the command, {PRESET} after {settings.backbone} at {settings.size} px"
+    group = f"memory of the command, {PRESET} after {backbone} at {settings.size} px"
     records = []
-    for i, count in enumerate(settings.memory_images, start=1):
+    cases = [*product(ENGINES, settings.memory)]
+    for i, (engine, count) in enumerate(cases, start=1):
         table = folder / f"{count}.csv"
         write_csv(
             table,
@@ -130,43 +150,48 @@ def _memory(samples: Sequence[Sample], settings: Settings, folder: Path, progres
                 for j, own in enumerate(samples[:count])
             ],
         )
-        memory = _peak_mb(table, folder / f"of{count}", settings)
-        records.append({"group": group, "case": f"{count} images", "memory_mb": memory})
-        progress("memory", i, len(settings.memory_images))
+        options = {"--backbone": backbone, "--engine": engine, "--out": folder / f"{engine}_of{count}"}
+        memory = _peak_mb(table, options, settings)
+        records.append({"group": group, "case": f"{count} images", "engine": engine, "memory_mb": memory})
+        progress("memory", i, len(cases))
     return records
 
 
-def _peak_mb(table: Path, out: Path, settings: Settings) -> float:
+# The system counts what the process that starts another one holds as memory of the other: a small one has to start it.
+_MEASURED = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
+"""
+
+
+def _peak_mb(table: Path, given: Mapping[str, object], settings: Extract) -> float:
     options = {
-        "--preset": PRESET, "--backbone": settings.backbone, "--weights": settings.weights or "none",
-        "--size": settings.size, "--batch": settings.batch, "--out": out,
+        "--preset": PRESET, "--weights": settings.weights or "none", "--size": settings.size, "--batch": settings.batch,
+        **given,
     }  # fmt: skip
     command = [sys.executable, "-m", "bcnn", "extract", f"csv:{table}"]
     command += [str(word) for pair in options.items() for word in pair]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise OSError(f"bench extract: expected the command to end well, got: {said.decode(errors='replace')}")
-    return usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
+    done = subprocess.run([sys.executable, "-c", _MEASURED, *command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"bench extract: expected the command to end well, got: {done.stderr}")
+    return int(done.stdout) / (1024 if sys.platform != "darwin" else 1024**2)
 
 
-BENCHMARK = Benchmark(
-    Settings,
-    run,
-    Layout(
-        columns=(
-            Column("group"),
-            Column("case", "case"),
-            Column("images_per_s", "images/s", ".1f"),
-            Column("share", "of the bare network", ".2f"),  # its speed, in the same rounds
-            Column("spread"),  # half the range of the rounds over their median
-            Column("goal", "goal"),
-            Column("memory_mb", "MB", ".0f"),
-        ),
-        note="Medians; shares from the same rounds; memory is the most that was resident.",
-        bars={"images_per_s": "images/s", "memory_mb": "MB resident"},
+LAYOUT = Layout(
+    columns=(
+        Column("group"),
+        Column("case", "case"),
+        Column("engine", "engine"),
+        Column("images_per_s", "images/s", ".1f"),
+        Column("time", "time, of torch's", ".2f"),  # of the same case, in the same rounds
+        Column("goal", "goal"),
+        Column("share", "of the bare network", ".2f"),  # its speed, with the same engine in the same rounds
+        Column("cosine", "smallest cosine", ".7f"),  # to descriptors by torch
+        Column("spread"),  # half the range of the rounds over their median
+        Column("memory_mb", "MB", ".0f"),
     ),
+    note="Medians; ratios from the same rounds; memory is the most that was resident.",
+    bars={"images_per_s": "images/s", "memory_mb": "MB resident"},
 )

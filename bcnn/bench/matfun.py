@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -30,9 +29,9 @@ from ..matfun.functions.sqrtm import sqrtm
 from ..progress import Progress, silent
 from ..report.tables import Column, Layout, Record
 from . import rivals
-from .contract import Benchmark, option
 from .numerics import MatrixFunction, by_eigh, by_svd, value_and_gradient, worst_error
 from .regimes import REGIMES, RIDGE
+from .settings import Matfun
 from .timing import time_rounds
 
 if TYPE_CHECKING:
@@ -45,21 +44,6 @@ SCALARS: dict[str, Callable[[Tensor], Tensor]] = {
     "log": torch.log,
     "power": lambda sigma: sigma**EXPONENT,
 }
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is measured; of the methods, those whose names contain one of the words, always beside the baseline."""
-
-    dims: tuple[int, ...] = option((512,), "Matrix sizes d, separated by commas.", quick=(128,))
-    batch: int = option(8, "Matrices per batch.", quick=4)
-    regime: tuple[str, ...] = option(tuple(REGIMES), f"Of {', '.join(REGIMES)}; separated by commas.")
-    function: tuple[str, ...] = option(tuple(SCALARS), f"Of {', '.join(SCALARS)}; separated by commas.")
-    method: tuple[str, ...] = option(
-        (), "Methods whose names contain one of these words, such as bcnn; separated by commas."
-    )
-    device: str = option("cpu", "cpu or cuda (untested).")
-    rounds: int = option(7, "Timed rounds; every method once per round.", quick=3)
 
 
 def cases(A: Tensor) -> dict[str, dict[str, MatrixFunction]]:
@@ -116,11 +100,11 @@ def _in_float64(method: MatrixFunction, A: Tensor) -> Tensor:
     return method(A.double()).to(A.dtype)
 
 
-def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]:
+def run(settings: Matfun, progress: Progress = silent) -> list[dict[str, Any]]:
     """One record per regime, size, function and method."""
     _check(settings)
     records: list[dict[str, Any]] = []
-    for regime, d, function in product(settings.regime, settings.dims, settings.function):
+    for regime, d, function in product(settings.regime or REGIMES, settings.dims, settings.function or SCALARS):
         generator = torch.Generator().manual_seed(0)
         A = REGIMES[regime](settings.batch, d, generator).float()
         G = torch.randn(A.shape, generator=generator)
@@ -133,14 +117,10 @@ def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]
     return records
 
 
-def _check(settings: Settings) -> None:
-    """Raise for a name that is not known; a word has to be part of the name of some method."""
-    for kind, given, known in (("regime", settings.regime, REGIMES), ("function", settings.function, SCALARS)):
-        for name in given:
-            if name not in known:
-                raise unknown_name("bench matfun", kind, name, known)
+def _check(settings: Matfun) -> None:
+    """Raise for a word that is not part of the name of any method."""
     methods = cases(torch.eye(1)[None])
-    names = dict.fromkeys(name for function in settings.function for name in methods[function])
+    names = dict.fromkeys(name for function in settings.function or SCALARS for name in methods[function])
     for word in settings.method:
         if not any(word in name for name in names):
             raise unknown_name("bench matfun", "method", word, names)
@@ -210,10 +190,11 @@ def _forward(method: MatrixFunction, A: Tensor) -> Tensor:
 def _count_products(method: MatrixFunction, A: Tensor, G: Tensor) -> float:
     with FlopCounterMode(display=False) as counter:
         _both(method, A, G)
-    return counter.get_total_flops() / (2 * len(A) * A.shape[-1] ** 3)
+    return float(counter.get_total_flops() / (2 * len(A) * A.shape[-1] ** 3))
 
 
-def _remarks() -> Iterator[str]:
+def remarks() -> Iterator[str]:
+    """Which rivals are not there."""
     for name, why in rivals.missing().items():
         yield f"Left out: {name}, {why}."
 
@@ -227,7 +208,7 @@ def _plot(records: Sequence[Record]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-    tables = BENCHMARK.layout.groups(records)
+    tables = LAYOUT.groups(records)
     columns = min(2, len(tables))
     rows = -(-len(tables) // columns)
     figure = Figure(figsize=(8.5 * columns, 4.2 * rows), layout="constrained")
@@ -252,33 +233,28 @@ def _plot(records: Sequence[Record]) -> Figure:
     return figure
 
 
-BENCHMARK = Benchmark(
-    Settings,
-    run,
-    Layout(
-        columns=(
-            Column("regime"),
-            Column("dim"),
-            Column("batch"),
-            Column("function"),
-            Column("method", "method"),
-            Column("time_ms", "ms", ".2f"),  # forward and backward, per matrix
-            Column("ratio", "x eigh", ".2f"),  # to eigh + autograd in the same rounds
-            Column("forward_ms", "forward ms", ".2f", short="fwd ms"),
-            Column("forward_ratio", "x eigh", ".2f"),
-            Column("spread"),  # half the range of the rounds over their median, forward and backward
-            Column("root_error", "root error", ".1e", short="root"),
-            Column("gradient_error", "gradient error", ".1e", short="gradient"),
-            Column("num_nonfinite", "not finite", short="NaN"),  # matrices with an infinite or NaN root or gradient
-            Column("products", "products", ".1f", short="prod."),  # of 2 d^3 operations; decompositions not counted
-            Column("device"),
-        ),
-        note="Times a matrix, forward and backward, medians; errors relative to float64, the worst of the batch.",
-        caption="ms per matrix, forward + backward; x eigh: over eigh + autograd; fwd: forward alone; relative errors "
-        "of root and gradient; matrices not finite; d x d products",
-        title=lambda record: f"{record['function']}, {record['regime']}, d={record['dim']}, batch {record['batch']}",
-        plot=_plot,
-        is_bad=_is_bad,
+LAYOUT = Layout(
+    columns=(
+        Column("regime"),
+        Column("dim"),
+        Column("batch"),
+        Column("function"),
+        Column("method", "method"),
+        Column("time_ms", "ms", ".2f"),  # forward and backward, per matrix
+        Column("ratio", "x eigh", ".2f"),  # to eigh + autograd in the same rounds
+        Column("forward_ms", "forward ms", ".2f", short="fwd ms"),
+        Column("forward_ratio", "x eigh", ".2f"),
+        Column("spread"),  # half the range of the rounds over their median, forward and backward
+        Column("root_error", "root error", ".1e", short="root"),
+        Column("gradient_error", "gradient error", ".1e", short="gradient"),
+        Column("num_nonfinite", "not finite", short="NaN"),  # matrices with an infinite or NaN root or gradient
+        Column("products", "products", ".1f", short="prod."),  # of 2 d^3 operations; decompositions not counted
+        Column("device"),
     ),
-    remarks=_remarks,
+    note="Times a matrix, forward and backward, medians; errors relative to float64, the worst of the batch.",
+    caption="ms per matrix, forward + backward; x eigh: over eigh + autograd; fwd: forward alone; relative errors "
+    "of root and gradient; matrices not finite; d x d products",
+    title=lambda record: f"{record['function']}, {record['regime']}, d={record['dim']}, batch {record['batch']}",
+    plot=_plot,
+    is_bad=_is_bad,
 )

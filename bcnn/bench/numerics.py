@@ -16,13 +16,13 @@ MatrixFunction = Callable[[Tensor], Tensor]
 def by_eigh(A: Tensor, g: Callable[[Tensor], Tensor] = torch.sqrt) -> Tensor:
     """f(A) as most people write it; the square root unless `g` says otherwise."""
     sigma, U = torch.linalg.eigh(A)
-    return (U * g(sigma)[..., None, :]) @ U.mT
+    return torch.matmul(U * g(sigma)[..., None, :], U.mT)
 
 
 def by_svd(A: Tensor, g: Callable[[Tensor], Tensor] = torch.sqrt) -> Tensor:
     """The same through a singular value decomposition."""
     U, sigma, _ = torch.linalg.svd(A)
-    return (U * g(sigma)[..., None, :]) @ U.mT
+    return torch.matmul(U * g(sigma)[..., None, :], U.mT)
 
 
 def value_and_gradient(function: MatrixFunction, X: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,47 +14,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..features.bfloat16 import avoid_broken_amx
+from ..descriptors.bfloat16 import avoid_broken_amx
 from ..linalg.operand import Factored
 from ..matfun.functions.sqrtm import SQRT, sqrtm
 from ..matfun.thin import thin_matrix_function
-from ..models.bcnn import BCNN, build_model
-from ..pooling.head import PRESETS, Head
+from ..models.bcnn import BCNN
+from ..models.build import build_model
+from ..pooling.head import PAPERS, Head
 from ..progress import Progress, silent
 from ..report.tables import Column, Layout
-from .contract import Benchmark, option
 from .numerics import MatrixFunction, by_eigh, value_and_gradient, worst_error
 from .regimes import RIDGE, TOP, relu_like_features
+from .settings import Pooling
 from .timing import time_rounds
 
+HEAD_GOAL, BFLOAT16_GOAL = "at most 0.05", "at most 0.67"  # ratios, on the full scale
+THIN_SIZES = ((512, 196, 8, "at most 0.35"), (512, 392, 8, ""), (2048, 49, 2, "at most 0.05"))  # d, n, batch, goal
+QUICK_THIN_SIZES = ((64, 16, 2, ""),)
 PHOTOGRAPHS = ("brick", "grass", "gravel", "coffee", "chelsea", "astronaut", "rocket", "camera")
 Records = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is measured, and what is hoped for: nothing on a small scale."""
-
-    rounds: int = option(5, "Timed rounds; every case once per round.", quick=2)
-    backbone: str = option("vgg16", quick="tiny")
-    weights: str | None = option("default", "default (a download), or none for random ones.", quick=None)
-    image_size: int = option(448, quick=64)
-    batch: int = option(4, quick=2)
-    head_goal: str = option("at most 0.05", quick="")
-    thin_sizes: tuple[tuple[int, int, int, str], ...] = option(  # d, n, batch, goal
-        ((512, 196, 8, "at most 0.35"), (512, 392, 8, ""), (2048, 49, 2, "at most 0.05")), quick=((64, 16, 2, ""),)
-    )
-    bfloat16_goal: str = option("at most 0.67", quick="")
-
-
-def run(settings: Settings, progress: Progress = silent) -> Records:
+def run(settings: Pooling, progress: Progress = silent) -> Records:
     """One record per case, the first of each table being what the others are compared with."""
     try:
         import skimage.data  # noqa: F401
@@ -66,17 +53,17 @@ def run(settings: Settings, progress: Progress = silent) -> Records:
     images = photographs(model, settings)
     timed = partial(_timed, rounds=settings.rounds, progress=progress)
     records = _heads(model, images, settings, timed)
-    for d, n, batch, goal in settings.thin_sizes:
+    for d, n, batch, goal in QUICK_THIN_SIZES if settings.quick else THIN_SIZES:
         records += _thin(d, n, batch, goal, timed)
     return records + _half_precision(model, images, settings, timed)
 
 
-def photographs(model: BCNN, settings: Settings) -> Tensor:
+def photographs(model: BCNN, settings: Pooling) -> Tensor:
     """Real photographs out of scikit-image's package, prepared for the network."""
     import skimage.data
     from PIL.Image import fromarray
 
-    prepare = model.preprocessing.at(settings.image_size)
+    prepare = model.preprocessing.at(settings.size)
     names = [PHOTOGRAPHS[i % len(PHOTOGRAPHS)] for i in range(settings.batch)]
     return torch.stack([prepare(fromarray(getattr(skimage.data, name)())) for name in names])
 
@@ -102,16 +89,16 @@ def _timed(
 
 
 @torch.no_grad()
-def _heads(model: BCNN, images: Tensor, settings: Settings, timed: Callable[..., Records]) -> Records:
+def _heads(model: BCNN, images: Tensor, settings: Pooling, timed: Callable[..., Records]) -> Records:
     features = model.backbone(images)
-    heads = {f"head {preset}": Head(preset) for preset in PRESETS}
+    heads = {f"head {preset}": Head(preset) for preset in PAPERS}
     fast = ("matrix_sqrt(precision='fast')", "signed_sqrt", "l2")
     heads["head improved_bcnn, precision='fast'"] = Head("improved_bcnn", normalize=fast)
     cases = {f"{settings.backbone} forward": partial(model.backbone, images)}
     cases |= {name: partial(head, features) for name, head in heads.items()}
     _, d, height, width = features.shape
-    group = f"heads after {settings.backbone}, {settings.image_size} px, d={d}, n={height * width}, batch {len(images)}"
-    network, *records = timed(group, cases, len(images), {"head improved_bcnn": settings.head_goal})
+    group = f"heads after {settings.backbone}, {settings.size} px, d={d}, n={height * width}, batch {len(images)}"
+    network, *records = timed(group, cases, len(images), {} if settings.quick else {"head improved_bcnn": HEAD_GOAL})
     return [network, *({**own, **_head_errors(heads[own["case"]], features)} for own in records)]
 
 
@@ -152,7 +139,7 @@ def _thin(d: int, n: int, batch: int, goal: str, timed: Callable[..., Records]) 
 
 
 @torch.no_grad()
-def _half_precision(model: BCNN, images: Tensor, settings: Settings, timed: Callable[..., Records]) -> Records:
+def _half_precision(model: BCNN, images: Tensor, settings: Pooling, timed: Callable[..., Records]) -> Records:
     backbone = model.backbone
     half = deepcopy(backbone).bfloat16()
     cases: dict[str, Callable[[], Tensor]] = {
@@ -160,35 +147,31 @@ def _half_precision(model: BCNN, images: Tensor, settings: Settings, timed: Call
         "bfloat16": lambda: half(images.bfloat16()),
         "float32, autocast to bfloat16": partial(torch.autocast("cpu", dtype=torch.bfloat16)(backbone.forward), images),
     }
-    group = f"{settings.backbone} forward at {settings.image_size} px, batch {len(images)}"
-    records = timed(group, cases, len(images), {"bfloat16": settings.bfloat16_goal})
+    group = f"{settings.backbone} forward at {settings.size} px, batch {len(images)}"
+    records = timed(group, cases, len(images), {} if settings.quick else {"bfloat16": BFLOAT16_GOAL})
     reference = model.head(cases["float32"]())
     return [{**own, "cosine": float((model.head(cases[own["case"]]()) * reference).sum(-1).min())} for own in records]
 
 
-def _remarks() -> Iterator[str]:
+def remarks() -> Iterator[str]:
+    """What bfloat16 is measured without, which has to be decided before its first use."""
     if avoid_broken_amx():
         yield "This machine's AMX does not work: bfloat16 is measured without it."
 
 
-BENCHMARK = Benchmark(
-    Settings,
-    run,
-    Layout(
-        columns=(
-            Column("group"),
-            Column("case", "case"),
-            Column("time_ms", "ms", ".2f"),  # per image
-            Column("ratio", "ratio", ".3f"),
-            Column("spread"),  # half the range of the rounds over their median
-            Column("goal", "goal"),
-            Column("root_error", "error", ".1e"),  # of the root, or of the descriptor after a head
-            Column("gradient_error", "gradient error", ".1e"),
-            Column("cosine", "descriptor cosine", ".5f"),
-        ),
-        note="Times an image, medians; ratios to the first line of each table, in the same rounds; errors relative to "
-        "float64 and cosines to float32, the worst of the batch.",
-        bars={"ratio": "time over the first line's"},
+LAYOUT = Layout(
+    columns=(
+        Column("group"),
+        Column("case", "case"),
+        Column("time_ms", "ms", ".2f"),  # per image
+        Column("ratio", "ratio", ".3f"),
+        Column("spread"),  # half the range of the rounds over their median
+        Column("goal", "goal"),
+        Column("root_error", "error", ".1e"),  # of the root, or of the descriptor after a head
+        Column("gradient_error", "gradient error", ".1e"),
+        Column("cosine", "descriptor cosine", ".5f"),
     ),
-    remarks=_remarks,
+    note="Times an image, medians; ratios to the first line of each table, in the same rounds; errors relative to "
+    "float64 and cosines to float32, the worst of the batch.",
+    bars={"ratio": "time over the first line's"},
 )

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ..errors import GradientExceptionWarning
 from ..matfun.functions.sqrtm import sqrtm
+from ..progress import Progress, silent
 from .extended import Extended, exact_root_and_gradient, to_extended
 from .numerics import MatrixFunction, by_eigh, by_svd
 
@@ -73,7 +74,7 @@ def methods_for(dtype: torch.dtype) -> dict[str, MatrixFunction]:
     return {name: method for name, method in METHODS.items() if name not in left_out}
 
 
-def measure(A: Tensor, G: Tensor, *, tick: Callable[[int, int], None] = lambda done, total: None) -> list[Precision]:
+def measure(A: Tensor, G: Tensor, *, progress: Progress = silent, stage: str = "precision") -> list[Precision]:
     """Errors of every method of `methods_for` the dtype of A, in the order of `METHODS`.
 
     Paper: Sec. 3.5. The gradients are made symmetric before they are compared: eigh reads one triangle only.
@@ -82,21 +83,18 @@ def measure(A: Tensor, G: Tensor, *, tick: Callable[[int, int], None] = lambda d
     Args:
         A: symmetric positive definite matrices, float32 or float64, the dtype that is measured, shape (batch, d, d).
         G: dL/dZ, symmetric, same shape and dtype.
-        tick: hears of each reference and each run of a method, as (done, total).
+        progress: hears of each matrix, at this `stage`.
     """
-    _check(A, G)
     A, G = (A + A.mT) / 2, (G + G.mT) / 2  # of the last bits too: a product X X^T need not be symmetric in them
     methods = methods_for(A.dtype)
-    total = len(A) * (1 + len(methods))
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
-    done = 0
-    for a, g in zip(A.split(1), G.split(1), strict=True):
+    for i in range(len(A)):
+        a, g = A[i : i + 1], G[i : i + 1]
         Z, X = exact_root_and_gradient(a, g)
-        tick(done := done + 1, total)
         for name, method in methods.items():
             root, gradient = _run(method, a, g)
             found[name].append((_error(root, Z), _error(gradient, X)))
-            tick(done := done + 1, total)
+        progress(stage, i + 1, len(A))
     return [
         Precision(
             method=name,
@@ -107,20 +105,6 @@ def measure(A: Tensor, G: Tensor, *, tick: Callable[[int, int], None] = lambda d
         )
         for name, errors in found.items()
     ]
-
-
-def _check(A: Tensor, G: Tensor) -> None:
-    if A.ndim != 3 or A.shape[-1] != A.shape[-2] or A.numel() == 0:
-        raise ValueError(f"precision: expected `A` of shape (batch, d, d), none of them 0, got {tuple(A.shape)}.")
-    if A.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"precision: expected `A` in float32 or float64, got {A.dtype}; convert it first.")
-    if G.shape != A.shape or G.dtype != A.dtype:
-        raise ValueError(
-            f"precision: expected `G` of the shape and dtype of `A`, {tuple(A.shape)} and {A.dtype}, "
-            f"got {tuple(G.shape)} and {G.dtype}."
-        )
-    if not bool(A.isfinite().all() and G.isfinite().all()):
-        raise ValueError("precision: expected finite `A` and `G`, got infinite or NaN entries.")
 
 
 def _run(method: MatrixFunction, A: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:

@@ -30,7 +30,7 @@ def _pooled(batch: int, d: int, n: int, generator: torch.Generator) -> Tensor:
     X = relu_like_features(batch, d, n, generator)
     A = X @ X.mT / n
     A = A * (TOP / torch.linalg.eigvalsh(A)[..., -1, None, None].clamp_min(1e-30))
-    return A + RIDGE * torch.eye(d, dtype=A.dtype)
+    return torch.add(A, RIDGE * torch.eye(d, dtype=A.dtype))
 
 
 def paper(batch: int, d: int, generator: torch.Generator) -> Tensor:

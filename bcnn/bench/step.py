@@ -11,7 +11,7 @@ network's forward pass, to which it is counted. Where decoding takes longer than
 before as well.
 
 Run:      bcnn bench step --out runs/bench         (--quick: seconds, a small network)
-Cost:     not yet run
+Cost:     about a minute on two idle cores, by the times of its results
 Expected: benchmarks/results/
 """
 
@@ -28,30 +28,28 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from ..data.contract import TRAIN, Sample
+from ..descriptors.extract import ExtractOptions
 from ..errors import GradientExceptionWarning, NonFiniteTrainingError
-from ..features.extract import ExtractOptions
-from ..models.bcnn import BCNN, build_model, with_head
+from ..finetune.config import FinetuneConfig
+from ..finetune.module import Trained, make_optimizer, set_learning_rate
+from ..finetune.plan import Item
+from ..finetune.source import Pixels
+from ..models.bcnn import BCNN, with_head
+from ..models.build import build_model
 from ..pooling.head import PRESETS, HeadConfig, make_config
 from ..progress import Progress, silent
 from ..report import figures
 from ..report.tables import Column, Layout, Record, percent
-from ..train.config import FinetuneConfig
-from ..train.module import Trained, make_optimizer, set_learning_rate
-from ..train.plan import Item
-from ..train.source import Pixels
-from .contract import Benchmark, option
+from .settings import Step
 from .timing import Clock
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-    from PIL.Image import Image
 
 Laps = dict[str, float]  # milliseconds per step, by part
 
@@ -68,7 +66,6 @@ PARTS = {
 }
 
 _NUM_PHOTOGRAPHS = 8
-_PHOTOGRAPH = (500, 375)  # width and height, those of most in CUB
 _ALONE = 4  # batches that are decoded with nothing else running
 _SPARE = 3  # batches that nobody takes, so that threads have something to decode until the end
 
@@ -90,32 +87,6 @@ HEADS: dict[str, HeadConfig] = {
     "log: loewner": _before_entries("matrix_log(backward='loewner')", "o2p"),
     "power 0.3: loewner": _before_entries("matrix_power(0.3, backward='loewner')"),
 }
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is measured."""
-
-    backbone: str = option("alexnet", "The network.", quick="tiny")
-    size: int = option(448, "Side of the images in pixels.", quick=64)
-    batch: int = option(8, "Images per step.", quick=4)
-    num_classes: int = option(200, "Classes to tell apart.", quick=10)
-    rounds: int = option(5, "Timed rounds; one step with every head per round.", quick=2)
-    weights: str | None = option(None, "none for random ones, default (a download), or a name of `bcnn weights list`.")
-
-
-class Stopwatch:
-    """Times of parts that come in turn, each more than once if need be."""
-
-    def __init__(self) -> None:
-        self.laps: Laps = defaultdict(float)
-        self._last = time.perf_counter()
-
-    def lap(self, part: str) -> None:
-        """Count the time since the last call to this part."""
-        now = time.perf_counter()
-        self.laps[part] += 1e3 * (now - self._last)
-        self._last = now
 
 
 class _Round(NamedTuple):
@@ -141,7 +112,7 @@ class _Training:
         return self.source.batches(items, [batch] * count)
 
 
-def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]:
+def run(settings: Step, progress: Progress = silent) -> list[dict[str, Any]]:
     """One record per head, after a round that does not count."""
     with tempfile.TemporaryDirectory(prefix="bcnn-bench-") as name, warnings.catch_warnings():
         warnings.simplefilter("ignore", GradientExceptionWarning)  # no matter of time
@@ -152,7 +123,7 @@ def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]
     return [_record(group, case, rounds[1:], settings.batch) for case in HEADS]
 
 
-def _set_up(settings: Settings, folder: Path) -> _Training:
+def _set_up(settings: Step, folder: Path) -> _Training:
     model = build_model(
         BARE, backbone=settings.backbone, weights=settings.weights, num_classes=settings.num_classes,
         size=settings.size,
@@ -175,7 +146,7 @@ def models_of(model: BCNN) -> dict[str, BCNN]:
     return models
 
 
-def _title(model: BCNN, settings: Settings) -> str:
+def _title(model: BCNN, settings: Step) -> str:
     with torch.no_grad():
         _, d, height, width = model.maps(torch.zeros(1, 3, settings.size, settings.size))[0].shape
     return (
@@ -185,24 +156,15 @@ def _title(model: BCNN, settings: Settings) -> str:
 
 
 def _photographs(folder: Path) -> list[Sample]:
-    """Files of made-up photographs."""
+    """Files of soft noise in colours, as large as most photographs of CUB, some 50 kB each."""
+    from PIL.Image import effect_noise, merge
+    from PIL.ImageFilter import GaussianBlur
+
     samples = [Sample(f"{i}.jpg", 0, TRAIN, folder / f"{i}.jpg") for i in range(_NUM_PHOTOGRAPHS)]
-    for i, sample in enumerate(samples):
-        _photograph(numpy.random.default_rng(i)).save(folder / sample.name, quality=90)
+    for sample in samples:
+        colours = [effect_noise((500, 375), 64).filter(GaussianBlur(1.5)) for _ in range(3)]
+        merge("RGB", colours).save(folder / sample.name, quality=90)
     return samples
-
-
-def _photograph(rng: numpy.random.Generator) -> Image:
-    """Blots of all sizes, the larger the stronger, as in a photograph: some 50 kB to decode."""
-    from PIL.Image import Resampling, fromarray
-
-    width, height = _PHOTOGRAPH
-    pixels: NDArray[numpy.float64] = numpy.full((height, width, 3), 128.0)
-    for octave in range(1, 8):
-        blots = rng.normal(size=(3, 2 + (height << octave >> 8), 2 + (width << octave >> 8))).astype(numpy.float32)
-        colours = [numpy.asarray(fromarray(own).resize(_PHOTOGRAPH, Resampling.BICUBIC)) for own in blots]
-        pixels += 24 * 0.85**octave * numpy.stack(colours, -1)
-    return fromarray(pixels.round().clip(0, 255).astype(numpy.uint8))
 
 
 def _round(training: _Training, step_is_done: Callable[[], None]) -> _Round:
@@ -221,13 +183,19 @@ def _round(training: _Training, step_is_done: Callable[[], None]) -> _Round:
 
 def _step(training: _Training, case: str, batches: Iterator[Tensor]) -> Laps:
     """One step of the training loop, timed."""
-    watch = Stopwatch()
+    laps, last = defaultdict[str, float](float), time.perf_counter()
+
+    def lap(part: str) -> None:
+        nonlocal last
+        before, last = last, time.perf_counter()
+        laps[part] += 1e3 * (last - before)
+
     images = next(batches)
-    watch.lap(WAIT)
-    backward_in_parts(training.models[case], images, training.labels, watch.lap)
+    lap(WAIT)
+    backward_in_parts(training.models[case], images, training.labels, lap)
     _update(training.optimizer, case)
-    watch.lap(UPDATE)
-    return watch.laps
+    lap(UPDATE)
+    return laps
 
 
 def backward_in_parts(model: BCNN, images: Tensor, labels: Tensor, lap: Callable[[str], None]) -> None:
@@ -242,11 +210,11 @@ def backward_in_parts(model: BCNN, images: Tensor, labels: Tensor, lap: Callable
     descriptors = model.head(cut_maps)
     lap(HEAD)
     cut_descriptors = descriptors.detach().requires_grad_()
-    functional.cross_entropy(model.score(cut_descriptors).float(), labels).backward()
+    torch.autograd.backward(functional.cross_entropy(model.score(cut_descriptors).float(), labels))
     lap(CLASSIFIER)
-    descriptors.backward(cut_descriptors.grad)
+    torch.autograd.backward(descriptors, cut_descriptors.grad)
     lap(HEAD)
-    maps.backward(cut_maps.grad)
+    torch.autograd.backward(maps, cut_maps.grad)
     lap(NETWORK)
 
 
@@ -268,14 +236,8 @@ def _record(group: str, case: str, rounds: Sequence[_Round], batch: int) -> dict
     matrix = [own[HEAD] - other[HEAD] for own, other in zip(steps, bare, strict=True)]
     whole = [sum(own.values()) for own in steps]
     shares = [a / b for a, b in zip(matrix, whole, strict=True)]
-    times = {
-        "wait_ms": [own[WAIT] for own in steps],
-        "network_ms": [own[NETWORK] for own in steps],
-        "pooling_ms": [other[HEAD] for other in bare],
-        "matrix_ms": matrix,
-        "classifier_ms": [own[CLASSIFIER] for own in steps],
-        "update_ms": [own[UPDATE] for own in steps],
-    }
+    times = {f"{part}_ms": [own[part] for own in steps] for part in (WAIT, NETWORK, CLASSIFIER, UPDATE)}
+    times |= {"pooling_ms": [other[HEAD] for other in bare], "matrix_ms": matrix}
     parts = {name: statistics.median(own) / batch for name, own in times.items()}
     step_ms = sum(parts.values())
     return {
@@ -300,32 +262,28 @@ def _plot(records: Sequence[Record]) -> Figure:
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     axes.bar_label(bars, [f"{percent(record['share'])} %" for record in records], padding=3, fontsize=8)
     label = "ms per image; % of the step in the matrix function"
-    figures.frame(axes, max(ends), label, BENCHMARK.layout.title(records[0]))
+    figures.frame(axes, max(ends), label, LAYOUT.title(records[0]))
     figure.legend(loc="outside lower center", ncols=len(PARTS), fontsize=8, frameon=False)
     return figure
 
 
-BENCHMARK = Benchmark(
-    Settings,
-    run,
-    Layout(
-        columns=(
-            Column("group"),
-            Column("case", "head"),
-            Column("normalize"),
-            Column("data_alone_ms", "data alone", ".2f"),  # from files to a batch, nothing else running
-            *(Column(key, title, ".2f") for title, (key, _) in PARTS.items()),
-            Column("step_ms", "step", ".2f"),  # all parts together
-            Column("share", "share, %", lambda record: percent(record["share"], record["share_spread"])),
-            Column("share_spread"),  # half its range over the rounds
-            Column("spread"),  # of the step
-        ),
-        note="Milliseconds an image, medians over the rounds, forward and backward; the step is the sum of its parts. "
-        "Data alone: from JPEG files to a batch with nothing else running, no part of the step; waiting: what is "
-        "left of it where threads decode while the network works. Pooling: with the normalizations of entries, "
-        "as in bcnn in the same rounds; matrix function: what its head takes longer than that of bcnn. "
-        "Classifier: with the loss. Update: length of the gradient, momentum, weight decay. Share: of the matrix "
-        "function in the step, ± half its range over the rounds.",
-        plot=_plot,
+LAYOUT = Layout(
+    columns=(
+        Column("group"),
+        Column("case", "head"),
+        Column("normalize"),
+        Column("data_alone_ms", "data alone", ".2f"),  # from files to a batch, nothing else running
+        *(Column(key, title, ".2f") for title, (key, _) in PARTS.items()),
+        Column("step_ms", "step", ".2f"),  # all parts together
+        Column("share", "share, %", lambda record: percent(record["share"], record["share_spread"])),
+        Column("share_spread"),  # half its range over the rounds
+        Column("spread"),  # of the step
     ),
+    note="Milliseconds an image, medians over the rounds, forward and backward; the step is the sum of its parts. "
+    "Data alone: from JPEG files to a batch with nothing else running, no part of the step; waiting: what is "
+    "left of it where threads decode while the network works. Pooling: with the normalizations of entries, "
+    "as in bcnn in the same rounds; matrix function: what its head takes longer than that of bcnn. "
+    "Classifier: with the loss. Update: length of the gradient, momentum, weight decay. Share: of the matrix "
+    "function in the step, ± half its range over the rounds.",
+    plot=_plot,
 )

@@ -31,7 +31,7 @@ from ..classify.fit import fit_classifier
 from ..classify.gram import as_matrix
 from ..progress import Progress, silent
 from ..report.tables import Column, Layout, Record
-from .contract import Benchmark, option
+from .settings import Svm
 
 Array = np.ndarray[Any, Any]
 
@@ -39,17 +39,7 @@ NUM_PROBLEMS = 2  # one-vs-rest problems that LinearSVC solves
 ROUNDS = 2  # of every case
 TOL = 1e-4  # LinearSVC's default
 C = 1.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How large, and what is hoped for: nothing on a small scale."""
-
-    num_samples: int = option(2000, quick=200)
-    num_features: int = option(131_328, quick=2000)
-    num_classes: int = option(100, quick=10)
-    time_goal: str = option("at most 1/50", quick="")
-    memory_goal: str = option("at most 1/3", quick="")
+GOALS = {"time_goal": "at most 1/50", "memory_goal": "at most 1/3"}  # of our own, on the full scale
 
 
 @dataclass(frozen=True)
@@ -63,18 +53,18 @@ class Outcome:
     gap: float | None = None  # duality gap, the largest
 
 
-def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]:
+def run(settings: Svm, progress: Progress = silent) -> list[dict[str, Any]]:
     """LinearSVC, then ours without and with the cross-validation that calibrates probabilities."""
-    n, d, k = settings.num_samples, settings.num_features, settings.num_classes
-    group = f"{n} samples of {d} features, {k} classes, hinge, C={C:g}"
-    contenders: dict[str, Callable[[Path, Settings, int], Outcome]] = {
+    n, d, k = settings.num_samples, settings.descriptor_length, settings.num_classes
+    group = f"{n} descriptors of {d} numbers, {k} classes, hinge, C={C:g}"
+    contenders: dict[str, Callable[[Path, Svm, int], Outcome]] = {
         f"LinearSVC, tol={TOL:g}, {NUM_PROBLEMS} problems scaled to all": linear_svc,
         "bcnn, all classes": gram_svm,
         "bcnn, all classes, and 5-fold calibration": partial(gram_svm, calibrate=True),
     }
     outcomes: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "features.npy"
+        path = Path(folder) / "descriptors.npy"
         _apart(write_descriptors, path, settings)
         progress(group, 1, 1 + len(contenders))
         for case, contender in contenders.items():
@@ -92,7 +82,7 @@ def run(settings: Settings, progress: Progress = silent) -> list[dict[str, Any]]
         }
         for case, own in outcomes.items()
     ]  # fmt: skip
-    records[1] |= {"time_goal": settings.time_goal, "memory_goal": settings.memory_goal}
+    records[1] |= {} if settings.quick else GOALS
     return records
 
 
@@ -102,9 +92,9 @@ def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
         return pool.apply(function, arguments)
 
 
-def write_descriptors(path: Path, settings: Settings) -> None:
+def write_descriptors(path: Path, settings: Svm) -> None:
     """Signed roots of a common part, a part of the class and noise, each row of length 1; a block of rows at a time."""
-    n, d, k = settings.num_samples, settings.num_features, settings.num_classes
+    n, d, k = settings.num_samples, settings.descriptor_length, settings.num_classes
     generator = torch.Generator().manual_seed(0)
     common, parts = torch.randn(d, generator=generator), torch.randn(k, d, generator=generator)
     file = np.lib.format.open_memmap(path, "w+", dtype=np.float32, shape=(n, d))
@@ -117,34 +107,34 @@ def write_descriptors(path: Path, settings: Settings) -> None:
     file.flush()
 
 
-def labels_of(settings: Settings) -> Array:
+def labels_of(settings: Svm) -> Array:
     """Classes of equal size, in turn."""
     return np.arange(settings.num_samples) % settings.num_classes
 
 
-def gram_svm(path: Path, settings: Settings, threads: int, calibrate: bool = False) -> Outcome:
+def gram_svm(path: Path, settings: Svm, threads: int, calibrate: bool = False) -> Outcome:
     """Ours, for all classes; with held-out scores by five folds if calibrated."""
     torch.set_num_threads(threads)
     spent = []
     for _ in range(ROUNDS):
         begin = time.perf_counter()
-        features = as_matrix(np.load(path, mmap_mode="r"))
-        fitted = fit_classifier(features, labels_of(settings), settings.num_classes, C=C, calibrate=calibrate)
+        descriptors = as_matrix(np.load(path, mmap_mode="r"))
+        fitted = fit_classifier(descriptors, labels_of(settings), settings.num_classes, C=C, calibrate=calibrate)
         spent.append(time.perf_counter() - begin)
     memory = peak_mb()
-    decisions = fitted.scores(features)[:, :NUM_PROBLEMS].numpy()
+    decisions = fitted.scores(descriptors)[:, :NUM_PROBLEMS].numpy()
     return Outcome(min(spent), max(spent), memory, decisions, fitted.gap)
 
 
-def linear_svc(path: Path, settings: Settings, threads: int) -> Outcome:
+def linear_svc(path: Path, settings: Svm, _threads: int) -> Outcome:
     """scikit-learn's, for a few classes; liblinear runs on one thread."""
-    features = np.load(path)
+    descriptors = np.load(path)
     problems = range(NUM_PROBLEMS)
     prepared, solved = [], []  # one value per round; one per round and problem
-    _fit_svc(features, settings, 0, num_iters=1)  # the first one touches fresh memory, and takes twice as long
+    _fit_svc(descriptors, settings, 0, num_iters=1)  # the first one touches fresh memory, and takes twice as long
     for _ in range(ROUNDS):
-        prepared.append(_fit_svc(features, settings, 0, num_iters=1)[0])
-        fits = [_fit_svc(features, settings, j, num_iters=10_000) for j in problems]
+        prepared.append(_fit_svc(descriptors, settings, 0, num_iters=1)[0])
+        fits = [_fit_svc(descriptors, settings, j, num_iters=10_000) for j in problems]
         solved.append([spent for spent, _ in fits])
     decisions = np.stack([values for _, values in fits], 1)
     fastest, slowest = (
@@ -159,7 +149,7 @@ def scaled(prepared: float, solved: float, num_classes: int) -> float:
     return float(prepared + num_classes * max(0.0, solved - prepared))
 
 
-def _fit_svc(features: Array, settings: Settings, problem: int, *, num_iters: int) -> tuple[float, Array]:
+def _fit_svc(descriptors: Array, settings: Svm, problem: int, *, num_iters: int) -> tuple[float, Array]:
     """Seconds and decision values of one problem."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
@@ -169,8 +159,8 @@ def _fit_svc(features: Array, settings: Settings, problem: int, *, num_iters: in
         if num_iters == 1:
             warnings.simplefilter("ignore", ConvergenceWarning)
         start = time.perf_counter()
-        svc.fit(features, labels_of(settings) == problem)
-    return time.perf_counter() - start, svc.decision_function(features)
+        svc.fit(descriptors, labels_of(settings) == problem)
+    return time.perf_counter() - start, svc.decision_function(descriptors)
 
 
 def peak_mb() -> float:
@@ -186,29 +176,25 @@ def _ratio(key: str) -> Callable[[Record], str]:
     return text
 
 
-BENCHMARK = Benchmark(
-    Settings,
-    run,
-    Layout(
-        columns=(
-            Column("group"),
-            Column("case", "case"),
-            Column("num_problems"),  # one-vs-rest problems that were solved
-            Column("total_s", "all classes, s", ".1f"),
-            Column("slowest_s", "slowest, s", ".1f"),
-            Column("ratio", "ratio", _ratio("ratio")),
-            Column("time_goal", "goal"),
-            Column("memory_mb", "MB", ".0f"),
-            Column("memory_ratio", "ratio", _ratio("memory_ratio")),
-            Column("memory_goal", "goal"),
-            Column("difference", "decision values off by", ".1e"),  # the largest
-            Column("gap"),
-            Column("sklearn"),
-        ),
-        note="Features are read from a file, each case in a process of its own; MB: the most that was resident. Times "
-        "are of the fastest round; ratios to the first line, whose time is scaled to all classes from the problems it "
-        "solved, its preparations counted once; decision values against the first line's, which stops at its "
-        "tolerance.",
-        bars={"total_s": "s, all classes", "memory_mb": "MB, resident"},
+LAYOUT = Layout(
+    columns=(
+        Column("group"),
+        Column("case", "case"),
+        Column("num_problems"),  # one-vs-rest problems that were solved
+        Column("total_s", "all classes, s", ".1f"),
+        Column("slowest_s", "slowest, s", ".1f"),
+        Column("ratio", "ratio", _ratio("ratio")),
+        Column("time_goal", "goal"),
+        Column("memory_mb", "MB", ".0f"),
+        Column("memory_ratio", "ratio", _ratio("memory_ratio")),
+        Column("memory_goal", "goal"),
+        Column("difference", "decision values off by", ".1e"),  # the largest
+        Column("gap"),
+        Column("sklearn"),
     ),
+    note="Descriptors are read from a file, each case in a process of its own; MB: the most that was resident. "
+    "Times are of the fastest round; ratios to the first line, whose time is scaled to all classes from the "
+    "problems it solved, its preparations counted once; decision values against the first line's, which stops "
+    "at its tolerance.",
+    bars={"total_s": "s, all classes", "memory_mb": "MB, resident"},
 )

@@ -1,4 +1,4 @@
-"""Linear classifiers over features wider than memory; one file per method, registered here."""
+"""Linear classifiers over descriptors wider than memory; one file per method, registered here."""
 
 from functools import partial
 

@@ -81,4 +81,5 @@ def _inverse(K: Tensor, rho: float) -> Tensor:
     shifted = K.clone()
     shifted.diagonal().add_(rho)
     half = torch.linalg.solve_triangular(torch.linalg.cholesky(shifted), torch.eye(len(K), dtype=K.dtype), upper=False)
-    return half.mT @ half  # torch.cholesky_inverse is slower by far on several threads
+    result: Tensor = half.mT @ half  # torch.cholesky_inverse is slower by far on several threads
+    return result

@@ -5,8 +5,8 @@ With f = K a y, one problem a class, in the variables a (the multipliers):
 .. math:: \min_a \tfrac12 (ay)^T K (ay) - \sum_i a_i, \qquad 0 \le a_i \le C
 
 The squared hinge has no upper bound and K + I / (2C) in place of K. A sample of weight w has C w in place of C in both.
-Everything is divided by the mean of K's diagonal, so that neither the unit of the features nor C asks for tolerances of
-its own; decision values f do not change by that.
+Everything is divided by the mean of K's diagonal, so that neither the unit of the descriptors nor C asks for
+tolerances of its own; decision values f do not change by that.
 
 Legend: K Gram matrix, the 1 of the bias and the squared hinge's ridge included; Y = +-1, one column a class (n, k);
 B = Y * a; m = 1 - Y * (K B), positive where a sample lies inside the margin.

@@ -1,4 +1,4 @@
-"""`bcnn.Classifier`: scikit-learn's fit and predict over images or features.
+"""`bcnn.Classifier`: scikit-learn's fit and predict over images or descriptors.
 
 Paper: Sec. 3.2 with the defaults: frozen network, improved B-CNN, images and mirror images, one-vs-rest SVMs, C = 1.
 """
@@ -32,9 +32,9 @@ Array = np.ndarray[Any, Any]
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A linear classifier over bilinear features of images, or over any features, as a scikit-learn estimator.
+    """A linear classifier over bilinear descriptors of images, or over any features, as a scikit-learn estimator.
 
-    `fit` takes images (paths, Pillow images, or uint8 arrays of shape (H, W, 3)) or a matrix of features (n, d), which
+    `fit` takes images (paths, Pillow images, or uint8 arrays of shape (H, W, 3)) or a matrix of numbers (n, d), which
     is used as it is: the options of the network are then without effect.
 
     Args:
@@ -46,13 +46,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         C: weight of the losses.
         rescale: "median" brings the classifiers of the classes to one scale, as the authors' scripts do; or "none".
         flips: train on mirrored images, too, and average over both at prediction.
-        batch_size: images at a time through the network.
+        batch: images at a time through the network.
         random_state: of the folds that calibrate probabilities, and of random weights (weights=None).
 
     Attributes:
         classes_: the labels, sorted.
         classifier_: the `LinearClassifier`, with its duality gap and cross-validated accuracy.
-        n_features_in_: the number of features; of images the length of their descriptors.
+        n_features_in_: the number of columns; of images the length of their descriptors.
 
     Example:
         >>> X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array(["low", "low", "high", "high"])
@@ -70,7 +70,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         C: float = 1.0,
         rescale: str = "none",
         flips: bool = True,
-        batch_size: int = 8,
+        batch: int = 8,
         random_state: int | None = 0,
     ):
         self.preset = preset
@@ -81,27 +81,27 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         self.C = C
         self.rescale = rescale
         self.flips = flips
-        self.batch_size = batch_size
+        self.batch = batch
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Classifier:
-        """Train on images or features X and labels y of any kind; `sample_weight` multiplies their losses, shape (n,).
+        """Train on images or numbers X and labels y of any kind; `sample_weight` multiplies their losses, shape (n,).
 
         An image's views share its weight. A class whose samples all weigh 0 is known but never predicted.
         """
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if self.batch_size < 1:
-            raise ValueError(f"Classifier: expected batch_size >= 1, got {self.batch_size}.")
+        if self.batch < 1:
+            raise ValueError(f"Classifier: expected batch >= 1, got {self.batch}.")
         if are_images(X):
             images, labels = list(X), np.asarray(y)
             if labels.shape != (len(images),):
                 raise ValueError(f"Classifier: expected one label per image, got {len(images)} and {labels.shape}.")
             self.model_: BCNN | None = self._build(seed)
-            features, groups = self._describe(images)
-            self.n_features_in_ = features.shape[1]
+            descriptors, groups = self._describe(images)
+            self.n_features_in_ = descriptors.shape[1]
         else:
-            features, labels = validate_data(self, X, y, dtype=(np.float64, np.float32))
-            groups = np.arange(len(features))
+            descriptors, labels = validate_data(self, X, y, dtype=(np.float64, np.float32))
+            groups = np.arange(len(descriptors))
             self.model_ = None
         check_classification_targets(labels)
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -115,7 +115,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
                 f"Classifier: expected samples of at least 2 classes, got one class, {self.classes_[0]}; add another."
             )
         self.classifier_ = fit_classifier(
-            as_matrix(features), own[groups], len(self.classes_),
+            as_matrix(descriptors), own[groups], len(self.classes_),
             kind=self.classifier, C=self.C, rescale=self.rescale, groups=groups, seed=seed,
             sample_weight=None if weights is None else weights[groups],
         )  # fmt: skip
@@ -144,13 +144,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         check_is_fitted(self, "classifier_")
         if are_images(X):
             if self.model_ is None:
-                raise ValueError("Classifier: expected features, as at training, got images.")
-            features, groups = self._describe(list(X))
-            return average_views(self.classifier_.scores(features), groups)
+                raise ValueError("Classifier: expected descriptors, as at training, got images.")
+            descriptors, groups = self._describe(list(X))
+            return average_views(self.classifier_.scores(descriptors), groups)
         return self.classifier_.scores(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))
 
     def _build(self, seed: int) -> BCNN:
-        from ..models.bcnn import build_model
+        from ..models.build import build_model
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -161,8 +161,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         model = self.model_
         assert model is not None
         blocks = []
-        for start in range(0, len(images), self.batch_size):
-            batch = images[start : start + self.batch_size]
+        for start in range(0, len(images), self.batch):
+            batch = images[start : start + self.batch]
             pictures = [np.asarray(model.preprocessing.fit(open_any(image))) for image in batch]
             (found,) = in_views(pictures, model.preprocessing, lambda x: [model.describe(x)], flips=self.flips)
             blocks.append(found.flatten(0, 1).numpy())
@@ -170,7 +170,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
 
 
 def are_images(X: Any) -> bool:
-    """Whether X is a list of paths or images, or an array of images, rather than a matrix of features."""
+    """Whether X is a list of paths or images, or an array of images, rather than a matrix of numbers."""
     from PIL.Image import Image
 
     if isinstance(X, np.ndarray) and X.dtype != object and X.dtype.kind not in "US":
@@ -193,4 +193,5 @@ def open_any(image: Any) -> Image:
                 f"Classifier: expected images as uint8 arrays (H, W, 3), got {image.dtype} of shape {image.shape}."
             )
         return fromarray(image)
-    return image
+    result: Image = image
+    return result

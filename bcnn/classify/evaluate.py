@@ -20,13 +20,13 @@ from .flip import average_views
 
 
 class Rows(Protocol):
-    """What is known of features besides the numbers; `features.folder.FeatureRows` is both."""
+    """What is known of descriptors besides the numbers; `descriptors.folder.DescriptorRows` is both."""
 
     labels: Tensor  # (n,), whole numbers
     groups: Tensor  # (n,), equal for the views of an image
 
 
-Open = Callable[[Any], AbstractContextManager[Any]]  # from rows to their features, as long as these are needed
+Open = Callable[[Any], AbstractContextManager[Any]]  # from rows to their descriptors, as long as these are needed
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class FitAndTest:
 def fit_and_test(
     train: Rows, test: Rows, num_classes: int, *, opened: Open = nullcontext, **options: Any
 ) -> FitAndTest:
-    """Fit a classifier on some rows and score others; the features of one are closed before those of the other open.
+    """Fit a classifier on some rows and score others; the descriptors of one are closed before those of the other open.
 
     Args:
         train: rows to fit on.
         test: rows to score; there may be none.
         num_classes: k.
-        opened: gives the features of rows; by default the rows are features themselves.
+        opened: gives the descriptors of rows; by default the rows are descriptors themselves.
         **options: of `fit_classifier`, but `groups`.
     """
     classifier = fit_rows(train, num_classes, opened=opened, **options)
@@ -78,7 +78,7 @@ def score_rows(rows: Rows, score: Callable[[Any], Tensor], num_classes: int, *, 
 
     Args:
         rows: one per view; without any, there are no images.
-        score: from features (n, d) to scores (n, k), such as `LinearClassifier.scores`.
+        score: from descriptors (n, d) to scores (n, k), such as `LinearClassifier.scores`.
         num_classes: k.
         opened: as of `fit_and_test`.
     """

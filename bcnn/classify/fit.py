@@ -1,6 +1,6 @@
-"""From features and labels to a linear classifier with probabilities, through one Gram matrix.
+"""From descriptors and labels to a linear classifier with probabilities, through one Gram matrix.
 
-Paper: Sec. 3.2, one-vs-rest linear SVMs, C = 1, on l2-normalised features, images and their mirror images.
+Paper: Sec. 3.2, one-vs-rest linear SVMs, C = 1, on l2-normalised descriptors, images and their mirror images.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import unknown_name
 from ..progress import Progress, silent
 from . import CLASSIFIERS
 from .calibrate import Calibration, cross_validate
-from .gram import FeatureMatrix, as_matrix, combine, gram, scores
+from .gram import DescriptorMatrix, as_matrix, combine, gram, scores
 from .rescale import RESCALES
 
 NEGLIGIBLE = 1e-30  # of the heaviest sample, or of 1 if that is less: lighter ones do not count
@@ -45,9 +45,9 @@ class LinearClassifier:
     absent: tuple[int, ...] = ()  # classes without samples
     time_s: dict[str, float] = field(default_factory=dict)
 
-    def scores(self, features: Any) -> Tensor:
+    def scores(self, descriptors: Any) -> Tensor:
         """Decision values, float64, shape (n, k)."""
-        return scores(as_matrix(features), self.weight, self.bias)
+        return scores(as_matrix(descriptors), self.weight, self.bias)
 
     def probabilities(self, values: Tensor) -> Tensor:
         """Scores, of views averaged or not, as probabilities."""
@@ -55,7 +55,7 @@ class LinearClassifier:
 
 
 def fit_classifier(
-    matrix: FeatureMatrix,
+    matrix: DescriptorMatrix,
     labels: Any,
     num_classes: int,
     *,
@@ -72,7 +72,7 @@ def fit_classifier(
     """Train a classifier of `CLASSIFIERS`, and measure by cross-validation how sure its scores are.
 
     Args:
-        matrix: features (n, d), read twice; arrays are taken, too.
+        matrix: descriptors (n, d), read twice; arrays are taken, too.
         labels: whole numbers from 0, shape (n,). A class without samples is no error: it never wins (`absent`).
         num_classes: k.
         kind: a name of `CLASSIFIERS`.
@@ -88,7 +88,7 @@ def fit_classifier(
         seed: of the folds.
         progress: hears of the stages "gram", "train", "calibrate", "weights".
 
-    Raises: ValueError for features that are not finite, labels out of range, fewer than two classes with samples.
+    Raises: ValueError for descriptors that are not finite, labels out of range, fewer than two classes with samples.
     """
     if kind not in CLASSIFIERS:
         raise unknown_name("fit_classifier", "classifier", kind, CLASSIFIERS)

@@ -1,6 +1,6 @@
 """Products of feature matrices that are wider than memory, by blocks of columns: every number is read once.
 
-Legend: X features, one row per image (n, d); K = X X^T, the Gram matrix (n, n).
+Legend: X descriptors, one row per image (n, d); K = X X^T, the Gram matrix (n, n).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ROWS_READ = 128  # of a memory map, before its pages are given back
 _ROWS = 512  # rows of a tile of K: tiles below the diagonal are mirrored, not multiplied
 
 
-class FeatureMatrix(Protocol):
-    """Features that give blocks of their columns; `as_matrix` makes one of an array."""
+class DescriptorMatrix(Protocol):
+    """Descriptors that give blocks of their columns; `as_matrix` makes one of an array."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -35,11 +35,11 @@ class FeatureMatrix(Protocol):
 
 
 class ArrayMatrix:
-    """A NumPy array (a memory map, too) or a tensor as a `FeatureMatrix`."""
+    """A NumPy array (a memory map, too) or a tensor as a `DescriptorMatrix`."""
 
     def __init__(self, array: np.ndarray[Any, Any] | Tensor):
         if array.ndim != 2:
-            raise ValueError(f"as_matrix: expected features of shape (n, d), got {tuple(array.shape)}.")
+            raise ValueError(f"as_matrix: expected descriptors of shape (n, d), got {tuple(array.shape)}.")
         self.array = array
         self.shape = (int(array.shape[0]), int(array.shape[1]))
 
@@ -55,24 +55,25 @@ class ArrayMatrix:
         return torch.from_numpy(block)
 
 
-def as_matrix(array: Any) -> FeatureMatrix:
-    """Features as a `FeatureMatrix`: arrays, memory maps, tensors; what already has `columns` is returned as it is.
+def as_matrix(array: Any) -> DescriptorMatrix:
+    """Descriptors as a `DescriptorMatrix`: arrays, memory maps, tensors; what has `columns` is returned as it is.
 
     Example:
         >>> as_matrix(np.eye(3)).columns(1, 3).shape
         torch.Size([3, 2])
     """
     if hasattr(array, "columns") and hasattr(array, "shape") and not isinstance(array, (np.ndarray, Tensor)):
-        return array
+        result: DescriptorMatrix = array
+        return result
     return ArrayMatrix(array if isinstance(array, (np.ndarray, Tensor)) else np.asarray(array))
 
 
-def gram(matrix: FeatureMatrix, progress: Progress = silent) -> Tensor:
+def gram(matrix: DescriptorMatrix, progress: Progress = silent) -> Tensor:
     """K = X X^T in float64, shape (n, n), symmetric to the last bit.
 
     Float32 blocks are multiplied in float32 and summed in float64, unless the whole is small; float64 ones in float64.
 
-    Raises: ValueError for features that are not finite, with the row.
+    Raises: ValueError for descriptors that are not finite, with the row.
     """
     n, d = matrix.shape
     small = float(n) * n * d <= SMALL
@@ -86,12 +87,12 @@ def gram(matrix: FeatureMatrix, progress: Progress = silent) -> Tensor:
     return K.triu_().add_(K.triu(1).mT)
 
 
-def scores(matrix: FeatureMatrix, weight: Tensor, bias: Tensor) -> Tensor:
+def scores(matrix: DescriptorMatrix, weight: Tensor, bias: Tensor) -> Tensor:
     """X W^T + b in float64, shape (n, k), for `weight` (k, d) and `bias` (k,)."""
     n, d = matrix.shape
     if weight.ndim != 2 or weight.shape[1] != d:
         raise ValueError(
-            f"scores: expected features of {weight.shape[-1]} columns, as at training, got {d}; "
+            f"scores: expected descriptors of {weight.shape[-1]} columns, as at training, got {d}; "
             "describe images by the same network and head."
         )
     result = bias.double().expand(n, -1).clone()
@@ -100,7 +101,7 @@ def scores(matrix: FeatureMatrix, weight: Tensor, bias: Tensor) -> Tensor:
     return result
 
 
-def combine(matrix: FeatureMatrix, beta: Tensor, progress: Progress = silent) -> Tensor:
+def combine(matrix: DescriptorMatrix, beta: Tensor, progress: Progress = silent) -> Tensor:
     """W = beta^T X in float64 products, rounded to float32, shape (k, d); beta is (n, k)."""
     d = matrix.shape[1]
     weight = torch.empty(beta.shape[1], d)
@@ -111,7 +112,7 @@ def combine(matrix: FeatureMatrix, beta: Tensor, progress: Progress = silent) ->
     return weight
 
 
-def _blocks(matrix: FeatureMatrix, itemsize: int = 4) -> Iterator[tuple[int, Tensor]]:
+def _blocks(matrix: DescriptorMatrix, itemsize: int = 4) -> Iterator[tuple[int, Tensor]]:
     """Blocks of columns with the first column of each; all finite."""
     n, d = matrix.shape
     width = max(16, BLOCK_BYTES // (itemsize * max(n, 1)) // 16 * 16)
@@ -121,8 +122,8 @@ def _blocks(matrix: FeatureMatrix, itemsize: int = 4) -> Iterator[tuple[int, Ten
             row = int((~block.isfinite()).any(1).nonzero()[0])
             column = start + int((~block[row].isfinite()).nonzero()[0])
             raise ValueError(
-                f"features: expected finite numbers, got {block[row, column - start].item()} in row {row}, column "
-                f"{column}; the image or its features are damaged: extract them again, or leave the row out."
+                f"descriptors: expected finite numbers, got {block[row, column - start].item()} in row {row}, column "
+                f"{column}; the image or its descriptors are damaged: extract them again, or leave the row out."
             )
         yield start, block
 

@@ -1,4 +1,4 @@
-"""One SVM by an interior-point method: slower than `admm`, and sure where features are few and classes overlap.
+"""One SVM by an interior-point method: slower than `admm`, and sure where descriptors are few and classes overlap.
 
 Mehrotra's predictor and corrector on the dual; K + D is factorised whole, or by K = L L^T where the rank of K is small.
 

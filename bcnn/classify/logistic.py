@@ -80,7 +80,7 @@ def solve_logistic(
     if change > tol:
         warnings.warn(
             f"solve_logistic: not converged after {max_iters} Newton steps (decision values move by {change:.1e}; "
-            f"tolerance {tol:.0e}). Scale the features to length 1, lower C, or raise max_iters.",
+            f"tolerance {tol:.0e}). Scale the descriptors to length 1, lower C, or raise max_iters.",
             NotConvergedWarning,
             stacklevel=2,
         )
@@ -155,7 +155,8 @@ def _factor(K: Tensor) -> Tensor:
     """L with K = L L^T, its columns orthogonal; eigenvalues that are rounding left out."""
     spectrum, U = torch.linalg.eigh(K)
     kept = spectrum > len(K) * torch.finfo(K.dtype).eps * spectrum[-1].clamp(min=1e-300)
-    return U[:, kept] * spectrum[kept].sqrt()
+    result: Tensor = U[:, kept] * spectrum[kept].sqrt()
+    return result
 
 
 def _line_search(problem: _Problem, x: Tensor, value: float, gradient: Tensor, step: Tensor) -> Tensor:

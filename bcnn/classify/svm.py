@@ -169,7 +169,7 @@ class _Run:
 def _warn(bad: int, total: int, gap: float, C: float) -> None:
     warnings.warn(
         f"solve_svm: {bad} of {total} classes did not reach the tolerance (largest duality gap {gap:.1e}, C={C:g}). "
-        "Their weights are usable, not exact; scale the features to length 1, lower C, or raise max_iters.",
+        "Their weights are usable, not exact; scale the descriptors to length 1, lower C, or raise max_iters.",
         NotConvergedWarning,
         stacklevel=3,
     )

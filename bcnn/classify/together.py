@@ -1,7 +1,7 @@
 """The active-set method of `active` for all classes at once, by conjugate gradients: one product an iteration.
 
-Wide features have a Gram matrix of moderate condition, where some thirty products take the place of one factorisation
-a class. What has not settled after a few rounds is left to `active`.
+Wide descriptors have a Gram matrix of moderate condition, where some thirty products take the place of one
+factorisation per class. What has not settled after a few rounds is left to `active`.
 """
 
 from __future__ import annotations

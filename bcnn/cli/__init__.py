@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, compare, datasets, methods, predict, reproduce, train, weights
+from . import bench, compare, datasets, invert, methods, predict, reproduce, train, weights
 
 app = typer.Typer(
     help="Second-order (bilinear) pooling of CNN features: from a folder of images to a classifier.",
@@ -18,6 +18,7 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("predict", no_args_is_help=True)(predict.predict)
 app.command("evaluate", no_args_is_help=True)(predict.evaluate)
+app.command("invert", no_args_is_help=True)(invert.invert)
 app.command("compare", no_args_is_help=True)(compare.compare)
 app.command("reproduce", no_args_is_help=True)(reproduce.reproduce)
 app.command("report", no_args_is_help=True)(reproduce.report)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import typer
@@ -23,18 +23,19 @@ def is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def make_console() -> Console:
-    """The terminal's own width, or 120 columns in a pipe."""
+def make_console(*, show: bool = True) -> Console:
+    """The terminal's own width, or 120 columns in a pipe; says nothing unless it is to show something."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 120)
+    return Console(width=None if sys.stdout.isatty() else 120, quiet=not show)
 
 
-def quiet_console(show: bool) -> Any:
-    """A console that says nothing in all processes but the first."""
-    console = make_console()
-    console.quiet = not show
-    return console
+def print_broken(console: Console, broken: Mapping[str, str], total: int) -> None:
+    """Say which images of so many were left out, if any."""
+    if broken:
+        from ..descriptors.folder import broken_images
+
+        console.print(broken_images(broken, total), style="yellow", markup=False, soft_wrap=True)
 
 
 def download_report() -> Callable[[str, int, int], None]:
@@ -44,30 +45,11 @@ def download_report() -> Callable[[str, int, int], None]:
     return announcer()
 
 
-def names(option: str, text: str) -> tuple[str, ...]:
-    """Names separated by commas."""
-    parts = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not parts:
-        raise ValueError(f"{option}: expected names separated by commas, got {text!r}; see --help.")
-    return parts
-
-
-def numbers(option: str, text: str) -> tuple[int, ...]:
-    """Whole numbers >= 1 separated by commas."""
-    try:
-        parsed = tuple(int(part) for part in names(option, text))
-    except ValueError:
-        parsed = ()
-    if not parsed or min(parsed) < 1:
-        raise ValueError(f"{option}: expected whole numbers >= 1 separated by commas, got {text!r}; try 64,512.")
-    return parsed
-
-
 def device(text: str | None) -> str:
     """A device that is present; of None the usual one."""
     import torch
 
-    from ..features.team import default_device
+    from ..descriptors.team import default_device
 
     text = text or default_device()
     try:

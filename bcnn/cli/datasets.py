@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..progress import at_stage
 from .common import make_console
 from .progress import progress_bars
 
@@ -59,7 +58,7 @@ def check(
 
     dataset = load_dataset(spec)
     with progress_bars(show=sys.stderr.isatty(), transient=True) as progress:
-        report = check_dataset(dataset, at_stage(progress, "images"))
+        report = check_dataset(dataset, progress)
     if as_json:
         typer.echo(json.dumps({**asdict(report), "clean": report.clean}, indent=1))
     else:
@@ -73,7 +72,8 @@ def _options(kind: DatasetKind) -> str:
     from inspect import signature
 
     defaults = {name: parameter.default for name, parameter in signature(kind.load).parameters.items()}
-    return "\n".join(name if defaults[name] is None else f"{name}={defaults[name]}" for name in kind.options)
+    names = [option.name for option in kind.options]
+    return "\n".join(name if defaults[name] is None else f"{name}={defaults[name]}" for name in names)
 
 
 def _print(report: CheckReport) -> None:

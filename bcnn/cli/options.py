@@ -17,11 +17,12 @@ from .common import is_given, is_typed
 Command = Callable[..., None]
 
 
-def with_options(*groups: Mapping[str, Option]) -> Callable[[Command], Command]:
+def with_options(*groups: Mapping[str, Option], config: bool = False) -> Callable[[Command], Command]:
     """A command that takes these options besides its own, and hears them by name or in ``**options``.
 
     The values are checked, and those of the configuration: tuples for lists. In the place of an option that was not
-    given the command hears the default or, where that is decided later (`Option.show_default`), None.
+    given the command hears the default or, where that is decided later (`Option.show_default`), None. With `config` it
+    takes all of them from a YAML file as well.
     """
     declared = {name: option for group in groups for name, option in group.items()}
 
@@ -34,9 +35,12 @@ def with_options(*groups: Mapping[str, Option]) -> Callable[[Command], Command]:
         ]
         if "context" not in own:
             kept.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+        if config:
+            kept.append(inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_CONFIG))
 
         @functools.wraps(command)
         def run(*, context: typer.Context, **values: Any) -> None:
+            values.pop("config", None)  # its options are among the values
             heard = {**values, **_checked(context, declared, values)}
             command(**heard, **({"context": context} if "context" in own else {}))
 
@@ -145,7 +149,7 @@ def _as_parameter(parameter: Any, name: str, value: Any, path: Path) -> Any:
     return [value] if several and not isinstance(value, list) else value
 
 
-Config = Annotated[
+_CONFIG = Annotated[
     Path | None,
     typer.Option(
         "--config", callback=_load_config, is_eager=True, exists=True, dir_okay=False,

@@ -13,16 +13,16 @@ import typer
 from ..options import pick
 from ..runs.config import RunConfig
 from .common import device as check_device
-from .common import make_console
-from .options import Config, with_options
+from .common import make_console, print_broken
+from .options import with_options
 from .progress import progress_bars
 
 FORMATS = ("table", "json", "csv")
 Run = Annotated[Path, typer.Argument(help="A run folder of `bcnn train`, or a model's file.", metavar="RUN")]
-WORK = pick(RunConfig, "batch", "workers", "strict", "device")
+WORK = pick(RunConfig, "batch", "workers", "strict", "device", "engine")
 
 
-@with_options(WORK)
+@with_options(WORK, config=True)
 def predict(
     run: Run,
     images: Annotated[
@@ -30,7 +30,6 @@ def predict(
     ],
     top: Annotated[int, typer.Option(min=1, max=5, help="How many classes.")] = 5,
     form: Annotated[str, typer.Option("--format", help="Of table, json, csv.")] = "table",
-    config: Config = None,
     **options: Any,
 ) -> None:
     """Say what is on images, with probabilities.
@@ -62,7 +61,7 @@ def predict(
         raise typer.Exit(1)
 
 
-@with_options(pick(RunConfig, "spec"), WORK)
+@with_options(pick(RunConfig, "spec"), WORK, config=True)
 def evaluate(
     run: Run,
     spec: str,
@@ -71,25 +70,23 @@ def evaluate(
         Path | None,
         typer.Option(help="Folder to write to.", show_default="evaluate_<dataset>_<split> in RUN"),
     ] = None,
-    config: Config = None,
     **options: Any,
 ) -> None:
     """Measure a trained classifier on a dataset that has the same classes, or some of them."""
     if split not in ("test", "train", "all"):
         raise ValueError(f"--split: expected test, train or all, got {split!r}.")
-    from ..features.folder import describe_broken
     from ..report.tables import interval, percent
     from ..runs import predict as work
 
     recognizer = work.open_run(run, **{**options, "device": check_device(options["device"])})
     place = out or (run if run.is_dir() else run.parent) / f"evaluate_{_file_name(spec)}_{split}"
+    if out is None and place.is_symlink():
+        raise ValueError(f"evaluate: expected no link at {place}, got one, which leads elsewhere; say where by --out.")
     with progress_bars() as progress:
         metrics = work.evaluate(recognizer, spec, place, split=split, progress=progress)
     console = make_console()
     test, broken = metrics.test, metrics.broken
-    if broken:
-        text = describe_broken(broken, test.num_test + len(broken))
-        console.print(text, style="yellow", markup=False, soft_wrap=True)
+    print_broken(console, broken, test.num_test + len(broken))
     console.print(
         f"accuracy {percent(test.accuracy)} % ({interval(*test.interval95)}) on {test.num_test} "
         f"images of {metrics.dataset} ({split}). Written: {place}",
@@ -98,16 +95,13 @@ def evaluate(
 
 
 def _from_stdin(images: list[str]) -> list[str]:
+    """In the place of "-", names by lines, or between zeros as `find -print0` has them."""
     names: list[str] = []
     for image in images:
-        lines = _lines(sys.stdin.buffer.read()) if image == "-" else [os.fsencode(image)]
-        names += [os.fsdecode(line) for line in lines if line]
-    return names
-
-
-def _lines(text: bytes) -> list[bytes]:
-    """Names by lines, or between zeros as `find -print0` has them."""
-    return text.split(b"\0") if b"\0" in text else text.splitlines()
+        text = sys.stdin.buffer.read() if image == "-" else b""
+        lines = text.split(b"\0") if b"\0" in text else text.splitlines()
+        names += [image] if image != "-" else [os.fsdecode(line) for line in lines]
+    return [name for name in names if name]
 
 
 def _file_name(spec: str) -> str:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..options import declared_by, pick
+from ..finetune.config import FinetuneConfig, FinetuneSession
+from ..finetune.recipes import DEFAULT_RECIPE, with_recipe
+from ..options import Names, declared_by, option, pick
 from ..runs.config import RESCALES, RunConfig
-from ..train.config import FinetuneConfig, FinetuneSession
-from ..train.recipes import DEFAULT_RECIPE, with_recipe
 from .common import device as check_device
-from .common import download_report, is_given, make_console, names
+from .common import download_report, is_given, make_console
 from .options import with_options
 from .progress import progress_bars
 
-SMOKE = "textures,per_class=10"
-SMOKE_DECIDES = ("networks", "weights", "size", "tuned_size", "epochs")
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..experiments.plan import Plan
+    from ..experiments.records import Subject
+    from ..experiments.run import Failure
+    from ..experiments.workshop import Workshop
+
+# What --smoke decides by itself.
+SMOKE_DATA = {"textures": "textures,per_class=10"}
+SMOKE = {"networks": ("tiny",), "weights": None, "size": 64, "tuned_size": 64, "epochs": 1, "dim": 32}
 
 # Options of `bcnn train`, some with other defaults.
 RUN, SESSION, TUNING = map(declared_by, (RunConfig, FinetuneSession, FinetuneConfig))
@@ -28,11 +38,47 @@ SIZE = replace(RUN["size"], default=448, show_default=None, help="The side of im
 RESCALE = replace(RUN["rescale"], default="none", show_default=None, choices=RESCALES)
 RECIPE = replace(SESSION["recipe"], default=DEFAULT_RECIPE, show_default=None)
 EPOCHS = replace(TUNING["epochs"], default=None, show_default="the recipe's: 50, the paper's 100")
-SHARED = {option.name: option for option in (RUN["weights"], SIZE, RESCALE, RECIPE, EPOCHS, TUNING["freeze_until"])}
+SHARED = {
+    own.name: replace(own, needs=None)  # artifacts decide whether there is fine-tuning
+    for own in (RUN["weights"], SIZE, RESCALE, RECIPE, EPOCHS, TUNING["freeze_until"])
+}
 HOW = pick(RunConfig, "batch", "workers", "strict", "device")
 
 
-@with_options(SHARED, HOW)
+@dataclass(frozen=True)
+class Own:
+    """The options that `bcnn train` does not have."""
+
+    data: tuple[str, ...] = option(
+        (), show_default="none",
+        help="NAME=PATH, a dataset: cub, cars, aircraft as in the paper, or NAME=SPEC; several may follow.",
+    )  # fmt: skip
+    networks: tuple[str, ...] = option(
+        ("vgg16",), commas=True, help="vgg16, vgg_m, alexnet, timm/<model>, ...; separated by commas."
+    )
+    tuned_size: int | None = option(
+        None, at_least=1, show_default="--size", help="The side of images in pixels, for fine-tuning."
+    )
+    seeds: tuple[int, ...] = option(
+        (0,), commas=True, show_default="0", help="The seeds of fine-tuning, separated by commas."
+    )
+    ridge: str = option(
+        "ours", choices=Names("experiments.records", "RIDGES"),
+        help="The paper's is 1e-6 of the largest eigenvalue (its epsilon = 1), with its exact signed square root.",
+    )  # fmt: skip
+    finetune: bool = option(True, help="Fine-tune where an artifact wants it: hours to days without a GPU.")
+    reuse: tuple[str, ...] = option(
+        (), show_default="none", help="A folder of runs of `bcnn train --finetune`, taken where they fit."
+    )
+    out: str | None = option(
+        None, show_default="runs/reproduce, or runs/smoke", help="Folder for results, descriptors, runs and the report."
+    )
+    smoke: bool = option(False, help="Everything end to end in minutes: textures, a tiny random network.")
+    plan: bool = option(False, help="Say what would be done, and how long it takes.")
+    list: bool = option(False, help="The artifacts, and no more.")
+
+
+@with_options(declared_by(Own), SHARED, HOW)
 def reproduce(
     context: typer.Context,
     artifacts: Annotated[
@@ -43,149 +89,107 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            metavar="NAME=PATH",
-            show_default=False,
-            help="A dataset: cub=PATH, cars=PATH, aircraft=PATH as in the paper, or NAME=SPEC; several may follow.",
-        ),
-    ] = None,
-    networks: Annotated[str, typer.Option(help="vgg16, vgg_m, alexnet, timm/<model>, ...; separated by commas.")] = (
-        "vgg16"
-    ),
-    tuned_size: Annotated[
-        int | None,
-        typer.Option(min=1, help="The side of images in pixels, for fine-tuning.", show_default="--size"),
-    ] = None,
-    seeds: Annotated[str, typer.Option(help="The seeds of fine-tuning, separated by commas.")] = "0",
-    ridge: Annotated[
-        str,
-        typer.Option(
-            help="ours, or paper: 1e-6 of the largest eigenvalue (its epsilon = 1), and its exact signed square root."
-        ),
-    ] = "ours",
-    finetune: Annotated[
-        bool, typer.Option(help="Fine-tune where an artifact wants it: hours to days without a GPU.")
-    ] = True,
-    reuse: Annotated[
-        list[Path] | None,
-        typer.Option(help="A folder of runs of `bcnn train --finetune`, taken where they fit.", show_default=False),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for results, features, runs and the report.", show_default="runs/reproduce, or runs/smoke"
-        ),
-    ] = None,
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Everything end to end in minutes: textures, a tiny random network.")
-    ] = False,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Say what would be done, and how long it takes.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="The artifacts, and no more.")] = False,
     **options: Any,
 ) -> None:
     """Make tables and figures of the paper again: ours beside theirs.
 
-    A plan comes first. Features of a network are described once for all artifacts; interrupt it at any time, and the
+    A plan comes first. Descriptors of a network are described once for all artifacts; interrupt it at any time, and the
     same command goes on. Measurements go to results.jsonl, and a report is written beside them.
     """
     from ..experiments import EXPERIMENTS
 
-    console = make_console()
-    if listing:
+    if options["list"]:
         for name, experiment in EXPERIMENTS.items():
-            console.print(f"[bold]{name}[/bold]\n  {experiment.summary}", soft_wrap=True, highlight=False)
+            make_console().print(f"[bold]{name}[/bold]\n  {experiment.summary}", soft_wrap=True, highlight=False)
         return
-    wanted, specs = _split(artifacts or [], data or [])
-    if smoke:
-        _check_smoke(context, specs)
-        specs, networks, tuned_size = {"textures": SMOKE}, "tiny", 64
-        options |= {"weights": None, "size": 64, "epochs": 1}
-    weights = options["weights"]
-    if weights is not None and weights.endswith(".safetensors"):
-        weights = str(Path(weights).resolve())  # the same however it is typed
-    chosen = {
-        **{name: options[name] for name in SHARED},
-        "networks": names("--networks", networks),
-        "weights": Path(weights or "none").name,
-        "tuned_size": tuned_size or options["size"],
-        "epochs": options["epochs"] or FinetuneConfig(**with_recipe(options["recipe"], {})).epochs,
-        "seeds": _whole_numbers("--seeds", seeds),
-        "ridge": ridge,
-        **({"dim": 32} if smoke else {}),
-    }
-    place = out or Path("runs/smoke" if smoke else "runs/reproduce")
-    shop = _shop(specs, weights, {name: options[name] for name in HOW}, reuse or [], place)
-    _go(wanted, shop, chosen, finetune=finetune, plan_only=plan_only)
+    wanted, specs = _split(artifacts or [], options["data"] or ())
+    if options["smoke"]:
+        given = [f"--{name.replace('_', '-')}" for name in SMOKE if is_given(context, name)]
+        if specs or given:
+            got = ", ".join([*specs, *given])
+            raise ValueError(f"--smoke: expected no dataset, network or size, it has its own, got {got}; leave it out.")
+        specs, options = SMOKE_DATA, {**options, **SMOKE}
+    _go(wanted, _shop(specs, options), options)
 
 
-def _check_smoke(context: typer.Context, specs: dict[str, str]) -> None:
-    """What it decides by itself is not to be given."""
-    given = [f"--{name.replace('_', '-')}" for name in SMOKE_DECIDES if is_given(context, name)]
-    if specs or given:
-        got = ", ".join([*specs, *given])
-        raise ValueError(f"--smoke: expected no dataset, network or size, it has its own, got {got}; leave that out.")
-
-
-def _shop(specs: dict[str, str], weights: str | None, how: dict[str, Any], reuse: Sequence[Path], out: Path) -> Any:
+def _shop(specs: dict[str, str], options: dict[str, Any]) -> Workshop:
+    from ..descriptors.extract import ExtractOptions
     from ..experiments.workshop import Workshop
-    from ..features.extract import ExtractOptions
 
-    if not specs:
-        raise ValueError("reproduce: expected --data NAME=PATH, such as cub=CUB_200_2011, or --smoke; got none.")
+    if not specs or not options["networks"]:
+        raise ValueError(
+            "reproduce: expected --data NAME=PATH, such as cub=CUB_200_2011, and --networks, or --smoke; got none."
+        )
+    reuse = list(map(Path, options["reuse"] or ()))
+    out = Path(options["out"] or ("runs/smoke" if options["smoke"] else "runs/reproduce"))
     for folder in reuse:
         if not folder.is_dir():
             raise FileNotFoundError(f"--reuse: expected a folder of runs, got {folder}, which is not there.")
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"--out: expected a folder, got {out}, which is a file; choose another.")
-    options = ExtractOptions(**{**how, "device": check_device(how["device"])})
-    return Workshop(specs, out, options, weights=weights, reuse=reuse, report=download_report())
+    weights = options["weights"]
+    if weights is not None and weights.endswith(".safetensors"):
+        weights = str(Path(weights).resolve())  # the same however it is typed
+    how = ExtractOptions(**{name: options[name] for name in HOW} | {"device": check_device(options["device"])})
+    return Workshop(specs, out, how, weights=weights, reuse=reuse, report=download_report())
 
 
-def _go(wanted: Sequence[str], shop: Any, chosen: dict[str, Any], *, finetune: bool, plan_only: bool) -> None:
-    from contextlib import nullcontext
+def _subjects(shop: Workshop, options: dict[str, Any]) -> list[Subject]:
+    import torch
 
+    from ..experiments.records import Subject
+
+    same = {name: options[name] for name in ("size", "ridge", "rescale", "recipe", "freeze_until")}
+    same |= {
+        "weights": Path(shop.weights or "none").name,
+        "tuned_size": options["tuned_size"] or options["size"],
+        "epochs": options["epochs"] or FinetuneConfig(**with_recipe(options["recipe"], {})).epochs,
+        "seeds": tuple(dict.fromkeys(options["seeds"] or (0,))),
+        "device": shop.options.device,
+        "threads": torch.get_num_threads(),
+        **({"dim": options["dim"]} if "dim" in options else {}),
+    }
+    return [
+        Subject(name, shop.images(name), network, parameters=shop.parameters(name, network, options["size"]), **same)
+        for name in shop.data
+        for network in options["networks"]
+    ]
+
+
+def _go(wanted: Sequence[str], shop: Workshop, options: dict[str, Any]) -> None:
+    """Say what there is to do, do it, and write the report."""
     from ..experiments.plan import make_plan
     from ..experiments.results import FILE, Results
-    from ..experiments.run import alone, register
+    from ..experiments.run import alone, carry_out, register
 
     console = make_console()
     with console.status("reading the data, measuring a sample"):
-        subjects = _subjects(shop, chosen)
-    with nullcontext() if plan_only else alone(shop.out):
+        subjects = _subjects(shop, options)
+    with nullcontext() if options["plan"] else alone(shop.out):
         results = Results(shop.out / FILE)
         with console.status("measuring a sample"):
-            plan = make_plan(wanted, subjects, results, shop, finetune=finetune)
+            plan = make_plan(wanted, subjects, results, shop, finetune=options["finetune"])
         _print_plan(console, plan)
-        if plan_only:
+        if options["plan"]:
             return
         register(subjects, results, shop)
-        failures = _carry_out(plan, results, shop)
+        overall = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %"
+        with progress_bars(overall=overall) as progress:
+            shop.progress = progress
+            failures = carry_out(plan, results, shop, overall=overall)
     _tell(console, shop, failures)
     _write_report(console, [shop.out], shop.out / "report.html")
     if failures:
         raise typer.Exit(1)
 
 
-def _carry_out(plan: Any, results: Any, shop: Any) -> list[Any]:
-    """With a bar over all of it."""
-    from ..experiments.run import carry_out
-
-    overall = f"{len(plan.steps)} steps, about {_span(plan.seconds)}; %"
-    with progress_bars(overall=overall) as progress:
-        shop.progress = progress
-        return carry_out(plan, results, shop, overall=overall)
-
-
-def _tell(console: Any, shop: Any, failures: Sequence[Any]) -> None:
+def _tell(console: Console, shop: Workshop, failures: Sequence[Failure]) -> None:
     """What went wrong, at the end, where it is seen."""
-    from ..features.folder import describe_broken
+    from ..descriptors.folder import broken_images
 
     for name, broken in shop.broken.items():
         if broken:
-            said = f"{name}: {describe_broken(broken, shop.num_images(name)[1])}"
+            said = f"{name}: {broken_images(broken, shop.num_images(name)[1])}"
             console.print(said, style="yellow", markup=False, soft_wrap=True)
     for failure in failures:
         console.print(f"NOT DONE: {failure.name}: {failure.why}", style="red", markup=False, soft_wrap=True)
@@ -216,31 +220,7 @@ def _split(artifacts: Sequence[str], data: Sequence[str]) -> tuple[list[str], di
     return list(EXPERIMENTS) if "all" in wanted else wanted, specs
 
 
-def _subjects(shop: Any, chosen: dict[str, Any]) -> list[Any]:
-    import torch
-
-    from ..experiments.records import Subject
-
-    rest = {name: value for name, value in chosen.items() if name != "networks"}
-    return [
-        Subject(
-            dataset=name, images=shop.images(name), network=network,
-            parameters=shop.parameters(name, network, chosen["size"]), device=shop.options.device,
-            threads=torch.get_num_threads(), **rest,
-        )
-        for name in shop.data
-        for network in chosen["networks"]
-    ]  # fmt: skip
-
-
-def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(dict.fromkeys(int(part) for part in names(option, text)))
-    except ValueError:
-        raise ValueError(f"{option}: expected whole numbers separated by commas, got {text!r}; try 0,1,2.") from None
-
-
-def _print_plan(console: Any, plan: Any) -> None:
+def _print_plan(console: Console, plan: Plan) -> None:
     from rich import box
     from rich.table import Table
 
@@ -285,7 +265,7 @@ def report(
     _write_report(make_console(), runs, out)
 
 
-def _write_report(console: Any, runs: Sequence[Path], page: Path) -> None:
+def _write_report(console: Console, runs: Sequence[Path], page: Path) -> None:
     from ..experiments.report import write_report
 
     for path in write_report(runs, page):

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import NonFiniteTrainingError
+from ..finetune.config import FinetuneConfig, FinetuneSession
+from ..finetune.recipes import RECIPES
 from ..options import declared_by
 from ..runs.config import CLASSIFIER, RunConfig, from_options
-from ..train.config import FinetuneConfig, FinetuneSession
-from ..train.recipes import RECIPES
 from .common import device as check_device
-from .common import download_report, is_typed, quiet_console
-from .options import Config, given, with_options
+from .common import is_typed, make_console, print_broken
+from .options import given, with_options
 from .progress import progress_bars
 
 if TYPE_CHECKING:
-    from ..features.extract import Extracted
+    from ..descriptors.extract import Extracted
     from ..metrics import FineTuned
     from ..runs.finish import Trained
 
@@ -26,57 +27,52 @@ if TYPE_CHECKING:
 EXTRACT = {
     name: option
     for name, option in declared_by(RunConfig).items()
-    if option.panel != CLASSIFIER and name not in ("features", "finetune")
+    if option.panel != CLASSIFIER and name not in ("descriptors", "finetune")
 }
 
 
-@with_options(EXTRACT)
+@with_options(EXTRACT, config=True)
 def extract(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="The folder for the features. One that was begun before is continued.")],
-    config: Config = None,
+    out: Annotated[Path, typer.Option(help="The folder for the descriptors. One that was begun before is continued.")],
     **options: Any,
 ) -> None:
-    """Describe every image of a dataset and keep the features on disk.
+    """Describe every image of a dataset and keep the descriptors on disk.
 
     Interrupt it at any time and give the same command again: it goes on where it was. With
     `torchrun --nproc-per-node 2 -m bcnn extract ...` processes share the work, on several machines as well if they see
     the same folder.
     """
     chosen = _config(given(context, options))
-    _avoid_broken_bfloat16(chosen.precision)
     from ..data.contract import TRAIN
     from ..data.spec import load_dataset
-    from ..features.folder import describe_broken
-    from ..features.team import join, leave
+    from ..descriptors.team import join, leave
     from ..runs.networks import networks
-    from ..runs.train import describe, fit_all
+    from ..runs.train import extract_all, fit_all
 
     team = join()
     dataset = load_dataset(chosen.spec)
     with progress_bars(show=team.leads) as progress:
-        models = networks(chosen, dataset, report=download_report())
+        models = networks(chosen, dataset)
         fit_all(models, dataset.of(TRAIN), out, chosen.extraction, team=team, progress=progress)
-        places, done = describe(chosen, dataset, models, out, team=team, progress=progress)
-    console = quiet_console(team.leads)
+        places, done = extract_all(chosen, dataset, models, out, team=team, progress=progress)
+    console = make_console(show=team.leads)
     before = done.num_images - done.num_done
     console.print(f"{done.num_images} images, {before} of them described before.")
-    if done.broken:
-        console.print(describe_broken(done.broken, done.num_images), style="yellow", markup=False, soft_wrap=True)
+    print_broken(console, done.broken, done.num_images)
     console.print("Written: " + ", ".join(map(str, places.values())), markup=False, soft_wrap=True)
     leave()
 
 
-@with_options(declared_by(RunConfig), declared_by(FinetuneSession), declared_by(FinetuneConfig))
+@with_options(declared_by(RunConfig), declared_by(FinetuneSession), declared_by(FinetuneConfig), config=True)
 def train(
     context: typer.Context,
     out: Annotated[
         Path | None, typer.Option(help="The run folder.", show_default="runs/<dataset>_<backbone>_<presets>")
     ] = None,
-    config: Config = None,
     **options: Any,
 ) -> None:
-    """Make a classifier from a dataset: features of a network, a linear classifier, and how good it is.
+    """Make a classifier from a dataset: descriptors of a network, a linear classifier, and how good it is.
 
     Writes a run folder: config.yaml, metrics.json, predictions.csv, confusion.png, mistakes.png and the model, which
     `bcnn predict` and `bcnn evaluate` take. Interrupt it at any time and give the same command again. Several presets
@@ -86,63 +82,69 @@ def train(
     curves.png as well.
     """
     chosen = _config(_before_recipe(context, given(context, options)))
-    _avoid_broken_bfloat16(chosen.precision)
     place = out or Path("runs") / default_name(chosen)
-    tuned = chosen.finetune is not None
-    runs, done, leads = _run_tuned(chosen, place, resume=options["resume"]) if tuned else _run_frozen(chosen, place)
-    console = quiet_console(leads)
-    if done.broken:
-        from ..features.folder import describe_broken
-
-        console.print(describe_broken(done.broken, done.num_images), style="yellow", markup=False, soft_wrap=True)
+    if chosen.boost is not None:
+        runs, done, leads = _run_boosted(chosen, place)
+    else:
+        runs, done, leads = _run(chosen, place, resume=options["resume"])
+    console = make_console(show=leads)
+    print_broken(console, done.broken, done.num_images)
     tested = [result for result in runs if result.metrics.test is not None]
     if len(tested) > 1:
-        console.print(_comparison(tested, tuned))
+        console.print(_comparison(tested, chosen.finetune is not None))
     for result in runs:
         console.print(_summary(result), markup=False, soft_wrap=True)
         if result.metrics.finetune is not None:
             console.print(f"  {result.metrics.finetune.memory}", markup=False, soft_wrap=True, style="dim")
 
 
-def _run_frozen(chosen: RunConfig, place: Path) -> tuple[list[Trained], Extracted, bool]:
-    """Run without fine-tuning; returns the results, a summary of the images, and whether this process prints them."""
-    from ..features.team import join, leave
-    from ..runs.train import train as run
-
-    team = join()
-    with progress_bars(show=team.leads) as progress:
-        runs, done = run(chosen, place, team=team, progress=progress, report=download_report())
-    leave()
-    return runs, done, team.leads
-
-
-def _run_tuned(chosen: RunConfig, place: Path, *, resume: bool) -> tuple[list[Trained], Extracted, bool]:
-    """Run with fine-tuning; returns the same."""
-    from ..features.team import join, leave
-    from ..runs.finetune import finetune
-    from ..train.engine import start
-    from ..train.signals import Interrupted
+def _run(chosen: RunConfig, place: Path, *, resume: bool) -> tuple[list[Trained], Extracted, bool]:
+    """Do it; returns the results, a summary of the images, and whether this process prints them."""
+    from ..descriptors.team import join, leave
+    from ..finetune.engine import start
+    from ..finetune.signals import Interrupted
 
     tuning = chosen.finetune
-    assert tuning is not None
-    fabric = start(devices=tuning.devices, nodes=tuning.nodes, precision=chosen.precision, device=chosen.device)
+    if tuning is not None:
+        fabric = start(devices=tuning.devices, nodes=tuning.nodes, precision=chosen.precision, device=chosen.device)
     team = join()
     try:
         with progress_bars(show=team.leads) as progress, team.together():
-            runs, done = finetune(
-                chosen, place, fabric, resume=resume, team=team, progress=progress, report=download_report()
-            )
+            if tuning is None:
+                from ..runs.train import train
+
+                return *train(chosen, place, team=team, progress=progress), team.leads
+            from ..runs.finetune import finetune
+
+            return *finetune(chosen, place, fabric, resume=resume, team=team, progress=progress), team.leads
     except Interrupted:
         if team.leads:
             typer.secho(f"bcnn: stopped and saved in {place}; the same command goes on from there.", err=True)
         raise
-    except ArithmeticError:  # all processes know
+    except NonFiniteTrainingError:  # all processes know
         if not team.leads:
             raise SystemExit(2) from None
         raise
     finally:
         leave()
-    return runs, done, team.leads
+
+
+def _run_boosted(chosen: RunConfig, place: Path) -> tuple[list[Trained], Extracted, bool]:
+    """Run with boosting; returns the same."""
+    from ..finetune.engine import start
+    from ..finetune.signals import Interrupted
+    from ..runs.boost import boost
+
+    fabric = None
+    if chosen.finetune is not None:
+        fabric = start(devices=1, precision=chosen.precision, device=chosen.device)
+    try:
+        with progress_bars() as progress:
+            runs, done = boost(chosen, place, fabric, progress=progress)
+    except Interrupted:
+        typer.secho(f"bcnn: stopped and saved in {place}; the same command goes on from there.", err=True)
+        raise
+    return runs, done, True
 
 
 def _comparison(runs: list[Trained], finetune: bool) -> Any:
@@ -164,9 +166,14 @@ def _before_recipe(context: typer.Context, chosen: dict[str, Any]) -> dict[str, 
 
 
 def _config(chosen: dict[str, Any]) -> RunConfig:
-    """The options that were given as a configuration of a run."""
+    """The options that were given as a configuration of a run; bfloat16 is tried out if it is to be used."""
     rest = {name: value for name, value in chosen.items() if name != "resume"}
-    return from_options({**rest, "device": check_device(chosen.get("device"))})
+    config = from_options({**rest, "device": check_device(chosen.get("device"))})
+    if config.precision == "bf16":
+        from ..descriptors.bfloat16 import avoid_broken_amx
+
+        avoid_broken_amx()
+    return config
 
 
 def default_name(config: RunConfig) -> str:
@@ -178,13 +185,6 @@ def default_name(config: RunConfig) -> str:
     parts = [config.backbone, "-".join(config.preset), config.pooling or "", config.front or ""]
     words = [re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts if part]
     return "_".join([dataset, *words])
-
-
-def _avoid_broken_bfloat16(precision: str) -> None:
-    if precision == "bf16":
-        from ..features.bfloat16 import avoid_broken_amx
-
-        avoid_broken_amx()
 
 
 def _summary(result: Trained) -> str:

@@ -28,7 +28,7 @@ def list_weights() -> None:
         package = weights.package
         source = f"bcnn weights import {weights.file_hint}"
         if package is not None:
-            source = f"package index, {package.size_mb:.0f} MB"
+            source = f"{package.tool}, {package.size_mb:.0f} MB"
         table.add_row(name, weights.backbone, weights.about, source, "yes" if cached else "")
     console = make_console()
     console.print(table)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .contract import TEST, TRAIN, Dataset, Sample
-from .lists import find_root, inside, malformed, read_lines, read_pairs
+from .lists import check_folder, find_root, inside, malformed, read_lines, read_pairs
 
 LAYOUT = "data/variants.txt, data/images_variant_trainval.txt, data/images_variant_test.txt, data/images/<number>.jpg"
 LEVELS = {"variant": "variants.txt", "family": "families.txt", "manufacturer": "manufacturers.txt"}
@@ -22,8 +22,7 @@ def aircraft(path: Path, level: str = "variant") -> Dataset:
     """
     children = ["data", "fgvc-aircraft-2013b/data"]
     root = find_root("aircraft", path, f"images_{level}_trainval.txt", children, LAYOUT)
-    if not (root / "images").is_dir():
-        raise FileNotFoundError(f"aircraft: expected the folder {root / 'images'}, got none; the layout is: {LAYOUT}.")
+    check_folder("aircraft", root / "images", LAYOUT)
     classes = tuple(line for _, line in read_lines(root / LEVELS[level]))
     label_of = {name: label for label, name in enumerate(classes)}
     samples = []

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from .contract import TEST, TRAIN, Dataset, Sample, shown
-from .lists import find_root, inside, malformed
+from .contract import TEST, TRAIN, Box, Dataset, Sample, cut_by_boxes, shown
+from .lists import check_folder, find_root, inside, malformed
 
 LAYOUT = (
     "devkit/cars_meta.mat, devkit/cars_train_annos.mat, devkit/cars_test_annos_withlabels.mat, cars_train/, cars_test/"
@@ -18,14 +18,18 @@ LAYOUT = (
 WITH_LABELS = "cars_test_annos_withlabels.mat"
 
 
-def cars(path: Path) -> Dataset:
+def cars(path: Path, box: str = "none") -> Dataset:
     """Every annotated image; classes in the order of the annotation files.
+
+    With box="train" the training images are cut out by their boxes, with "both" all are.
 
     Raises: FileNotFoundError for a file that is not there, ValueError for one that is not as it should be.
     """
     if any((path / child / "cars_annos.mat").is_file() for child in ("", "stanford_cars")):
-        return _single_file(find_root("cars", path, "cars_annos.mat", ["stanford_cars"], LAYOUT))
-    return _devkit(find_root("cars", path, "devkit/cars_meta.mat", ["stanford_cars"], LAYOUT))
+        whole = _single_file(find_root("cars", path, "cars_annos.mat", ["stanford_cars"], LAYOUT))
+    else:
+        whole = _devkit(find_root("cars", path, "devkit/cars_meta.mat", ["stanford_cars"], LAYOUT))
+    return cut_by_boxes(whole, box)
 
 
 def _single_file(root: Path) -> Dataset:
@@ -36,7 +40,7 @@ def _single_file(root: Path) -> Dataset:
     for number, row in _rows(file, content, "relative_im_path", "class", "test"):
         name = inside(file, number, str(row["relative_im_path"]))
         split = TEST if int(row["test"]) else TRAIN
-        samples.append(Sample(name, _label(file, number, row["class"], classes), split, root / name))
+        samples.append(Sample(name, _label(file, number, row["class"], classes), split, root / name, _box(row)))
     return Dataset("cars", classes, tuple(samples))
 
 
@@ -46,11 +50,11 @@ def _devkit(root: Path) -> Dataset:
     annotated = ((TRAIN, root / "devkit" / "cars_train_annos.mat"), (TEST, _test_labels(root)))
     for split, file in annotated:
         folder = f"cars_{split}"
-        if not (root / folder).is_dir():
-            raise FileNotFoundError(f"cars: expected the folder {root / folder}, got none; the layout is: {LAYOUT}.")
+        check_folder("cars", root / folder, LAYOUT)
         for number, row in _rows(file, _read(file, "annotations"), "fname", "class"):
             name = f"{folder}/{PurePosixPath(inside(file, number, str(row['fname']))).name}"
-            samples.append(Sample(name, _label(file, number, row["class"], classes), split, root / name))
+            label = _label(file, number, row["class"], classes)
+            samples.append(Sample(name, label, split, root / name, _box(row)))
     return Dataset("cars", classes, tuple(samples))
 
 
@@ -98,6 +102,14 @@ def _rows(path: Path, content: dict[str, Any], *fields: str) -> list[tuple[int, 
     if missing:
         raise ValueError(f"{shown(str(path))}: expected annotations with {missing[0]!r}, got {table.dtype.names}.")
     return list(enumerate(table, start=1))
+
+
+def _box(row: Any) -> Box | None:
+    """Pixels are counted from 1 in the files, the last one is inside."""
+    if not {"bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2"} <= set(row.dtype.names):
+        return None
+    left, top, right, bottom = (float(row[f"bbox_{name}"]) for name in ("x1", "y1", "x2", "y2"))
+    return left - 1, top - 1, right, bottom
 
 
 def _label(path: Path, number: int, value: Any, classes: tuple[str, ...]) -> int:

@@ -19,17 +19,16 @@ import hashlib
 import os
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..progress import Progress, silent
 from .contract import SPLITS, TEST, TRAIN, Dataset, Sample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-Tick = Callable[[int, int], object]  # images done, images in all
 
 THUMBNAIL = 32
 THRESHOLD = 0.9
@@ -97,7 +96,7 @@ class _Seen:
     thumbnail: NDArray[Any]
 
 
-def check(dataset: Dataset, tick: Tick = lambda done, total: None) -> CheckReport:
+def check(dataset: Dataset, progress: Progress = silent) -> CheckReport:
     """Decode every image in a few threads, count, and look for test images that are in the training split, too."""
     seen: list[tuple[Sample, _Seen]] = []
     broken: list[Broken] = []
@@ -109,7 +108,7 @@ def check(dataset: Dataset, tick: Tick = lambda done, total: None) -> CheckRepor
                     broken.append(Broken(sample.name, sample.split, found))
                 else:
                     seen.append((sample, found))
-                tick(done + 1, total)
+                progress("images", done + 1, total)
         except BaseException:  # Ctrl-C: what has not begun is left
             pool.shutdown(wait=False, cancel_futures=True)
             raise

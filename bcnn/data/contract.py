@@ -8,18 +8,25 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .preprocess import open_image
+from .preprocess import check_file, open_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from ..options import Option
+
 TRAIN, TEST = "train", "test"
 SPLITS = (TRAIN, TEST)
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+BOXES = ("none", "train", "both")  # the option of datasets that have them: which images are cut out by their boxes
+MARGIN = 0.1  # what stays around a box on every side, relative to its size
 
 
 @dataclass(frozen=True)
@@ -30,32 +37,57 @@ class Sample:
     label: int
     split: str
     source: Path | Callable[[], Image]  # a file, or what makes the picture
+    box: Box | None = None  # around the object, where a dataset says
+    cut: bool = False  # whether only the box is shown, with a margin
 
     def open(self) -> Image:
         """The photograph in RGB; an OSError that names the file if it is broken or not there."""
-        return open_image(self.source) if isinstance(self.source, Path) else self.source()
+        image = open_image(self.source) if isinstance(self.source, Path) else self.source()
+        return image.crop(around(self.box, image.size)) if self.cut and self.box is not None else image
 
     def fingerprint(self) -> tuple[int, int, int]:
-        """Size, time of change and checksum of the file; (0, 0, 0) for a picture that is made, or that is not there."""
-        if not isinstance(self.source, Path):
-            return 0, 0, 0
-        try:
-            stat = self.source.stat()
-            return stat.st_size, stat.st_mtime_ns, zlib.crc32(self.source.read_bytes())
-        except (OSError, ValueError):
-            return 0, 0, 0
+        """Size, time of change and checksum of the file; (0, 0, 0) for a picture that is made, or no file."""
+        if isinstance(self.source, Path):
+            with suppress(OSError, ValueError):
+                return *self._size_and_time(), _checksum(self.source)
+        return 0, 0, 0
 
     def matches(self, fingerprint: Sequence[int]) -> bool:
         """Whether the file is still the one of that fingerprint; read only if its size is the same and its time not."""
-        if not isinstance(self.source, Path):
-            return list(fingerprint) == [0, 0, 0]
-        try:
-            stat = self.source.stat()
-        except (OSError, ValueError):
-            return list(fingerprint) == [0, 0, 0]
-        if (stat.st_size, stat.st_mtime_ns) == tuple(fingerprint[:2]):
+        size_and_time = self._size_and_time()
+        if size_and_time == tuple(fingerprint[:2]):
             return True
-        return stat.st_size == fingerprint[0] and self.fingerprint()[2] == fingerprint[2]
+        return size_and_time[0] == fingerprint[0] and self.fingerprint()[2] == fingerprint[2]
+
+    def _size_and_time(self) -> tuple[int, int]:
+        if isinstance(self.source, Path):
+            with suppress(OSError, ValueError):
+                stat = self.source.stat()
+                return stat.st_size, stat.st_mtime_ns
+        return 0, 0
+
+
+def around(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The pixels of a box with its margin, at least one, inside of an image of that width and height."""
+    left, top, right, bottom = box
+    across, down = MARGIN * (right - left), MARGIN * (bottom - top)
+    x, y = (min(max(0, round(low)), side - 1) for low, side in zip((left - across, top - down), size, strict=True))
+    ends = zip((right + across, bottom + down), size, (x, y), strict=True)
+    to_x, to_y = (max(low + 1, min(side, round(high))) for high, side, low in ends)
+    return x, y, to_x, to_y
+
+
+def cut_by_boxes(dataset: Dataset, box: str) -> Dataset:
+    """The dataset with its training images, or with all, cut out by their boxes; images without a box stay whole.
+
+    Args:
+        dataset: its samples with boxes.
+        box: one of `BOXES`.
+    """
+    splits = {"none": (), "train": (TRAIN,), "both": SPLITS}[box]
+    if splits and all(sample.box is None for sample in dataset.samples):
+        raise ValueError(f"dataset {dataset.name}, box={box}: expected images with boxes, got none.")
+    return replace(dataset, samples=tuple(replace(s, cut=s.split in splits) for s in dataset.samples))
 
 
 @dataclass(frozen=True)
@@ -80,7 +112,7 @@ class DatasetKind:
     load: Callable[..., Dataset]  # load(path, **options); without `path` if it is built in
     about: str
     layout: str  # what lies where, for `bcnn datasets list` and for errors
-    options: Mapping[str, Callable[[str], object]] = field(default_factory=dict)  # name: from text to value
+    options: tuple[Option, ...] = ()
     built_in: bool = False
 
 
@@ -105,6 +137,15 @@ def split_by_stratum(samples: Sequence[Sample], *, test_share: float, seed: int)
 def shown(name: str) -> str:
     """A name that any terminal can print: bytes that are no text, line ends and the like are written out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def _checksum(path: Path) -> int:
+    check_file(path.stat())
+    total = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            total = zlib.crc32(block, total)
+    return total
 
 
 def _rank(seed: int, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .contract import TEST, TRAIN, Dataset, Sample
-from .lists import find_root, inside, malformed, read_lines
+from .lists import check_folder, find_root, inside, malformed, read_lines
 
 LAYOUT = "images/<class>/<file>.jpg, labels/train1.txt, labels/val1.txt, labels/test1.txt (and so on to 10)"
 
@@ -16,8 +16,7 @@ def dtd(path: Path, split: int = 1) -> Dataset:
     Raises: FileNotFoundError for a file that is not there, ValueError with file and line for one that is malformed.
     """
     root = find_root("dtd", path, f"labels/train{split}.txt", ["dtd"], LAYOUT)
-    if not (root / "images").is_dir():
-        raise FileNotFoundError(f"dtd: expected the folder {root / 'images'}, got none; the layout is: {LAYOUT}.")
+    check_folder("dtd", root / "images", LAYOUT)
     found = []
     for side, part in ((TRAIN, "train"), (TRAIN, "val"), (TEST, "test")):
         file = root / "labels" / f"{part}{split}.txt"

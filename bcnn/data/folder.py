@@ -14,6 +14,7 @@ SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".tif", ".
             ".ppm", ".pgm", ".pbm", ".pnm"}  # fmt: skip
 TEST_NAMES = ("test", "val", "valid", "validation")
 TEST_SHARE, SEED = 0.25, 0
+UNREADABLE = "(this folder may not be read)"
 
 
 def folder(path: Path, test_share: float | None = None, seed: int | None = None) -> Dataset:
@@ -26,10 +27,10 @@ def folder(path: Path, test_share: float | None = None, seed: int | None = None)
     if not path.is_dir():
         kind = NotADirectoryError if path.exists() else FileNotFoundError
         raise kind(f"folder: expected a folder at {shown(str(path))}, got none; the layout is: {LAYOUT}.")
-    folders, _ = _entries(path)
+    folders, files = _entries(path)
     sides = _sides(path, folders)
+    found = _Found(path)
     if sides is None:
-        found = _Found(path)
         found.add(path, TRAIN)
         dataset = found.dataset()
         return replace(dataset, samples=split_classes(dataset.samples, test_share, seed))
@@ -38,11 +39,9 @@ def folder(path: Path, test_share: float | None = None, seed: int | None = None)
             f"folder: expected no test_share and seed (defaults {TEST_SHARE} and {SEED}) for a folder that has train/; "
             "leave them out."
         )
-    found = _Found(path)
     for split, name in sides.items():
         found.add(path / name, split)
-    found.ignored += [f"{name}/" for name in folders if name not in sides.values()]
-    found.ignored += _entries(path)[1]
+    found.ignored += [*(f"{name}/" for name in folders if name not in sides.values()), *files]
     return found.dataset()
 
 
@@ -86,13 +85,10 @@ class _Found:
         self.ignored += [self._name(side / file) for file in files]
         above = {os.path.realpath(self.root), os.path.realpath(side)}
         for name in classes:
-            images = 0
-            for file in _walk(side / name, set(above)):
-                if is_image(file.name):
-                    self.images.append((self._name(file), name, split))
-                    images += 1
-                else:
-                    self.ignored.append(self._name(file))
+            inside = list(_walk(side / name, set(above)))
+            images = [self._name(file) for file in inside if is_image(file)]
+            self.images += [(file, name, split) for file in images]
+            self.ignored += [self._name(file) for file in inside if not is_image(file)]
             if not images:
                 self.ignored.append(f"{self._name(side / name)}/")
 
@@ -124,7 +120,11 @@ def _walk(path: Path, seen: set[str]) -> Iterator[Path]:
     if real in seen:
         return
     seen.add(real)
-    folders, files = _entries(path)
+    try:
+        folders, files = _entries(path)
+    except PermissionError:
+        yield path / UNREADABLE  # told among what is ignored; the other folders are read
+        return
     yield from (path / name for name in files)
     for name in folders:
         yield from _walk(path / name, seen)
@@ -145,9 +145,9 @@ def _entries(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _is_output(path: Path) -> bool:
-    """Whether a folder holds features or a run of ours, whose pictures are nobody's class."""
-    written = any((path / name).is_file() for name in ("features.json", "metrics.json"))
-    return written or ((path / "config.yaml").is_file() and (path / "features").is_dir())
+    """Whether a folder holds descriptors or a run of ours, whose pictures are nobody's class."""
+    written = any((path / name).is_file() for name in ("descriptors.json", "metrics.json"))
+    return written or ((path / "config.yaml").is_file() and (path / "descriptors").is_dir())
 
 
 def is_image(path: str | Path) -> bool:

@@ -18,6 +18,12 @@ def find_root(who: str, path: Path, marker: str, children: Sequence[str], layout
     )
 
 
+def check_folder(who: str, folder: Path, layout: str) -> None:
+    """Refuse a dataset without this folder."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{who}: expected the folder {folder}, got none; the layout is: {layout}.")
+
+
 def read_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
     """Lines of two fields, the second with its spaces: (line number, first, second); blank lines are passed over."""
     for number, line in read_lines(path):

@@ -6,10 +6,12 @@ image resized to 512x512".
 
 from __future__ import annotations
 
+import os
 import stat
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,9 @@ RESIZES = ("squash", "shorter")
 INTERPOLATIONS = ("bilinear", "bicubic")
 
 MAX_RESIZED = 10**8  # pixels, before the middle is cut out
+MAX_BYTES = 2**30  # of an image file
+# What Pillow may take a file for, whatever its name says; some other formats start programs (EPS: Ghostscript).
+FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "TIFF", "WEBP", "JPEG2000", "AVIF", "PPM")
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -85,6 +90,15 @@ class Preprocessing:
             return image
         return image.crop((left, top, left + self.size, top + self.size))
 
+    def place(self, box: tuple[float, float, float, float], size: tuple[int, int]) -> tuple[float, ...]:
+        """Where a box in pixels of a photograph lies in the square, from 0 to 1: left, top, right, bottom."""
+        to = self.resize_to or self.size
+        factors = [to / side for side in size] if self.resize == "squash" else [to / min(size)] * 2
+        offsets = [(max(to, round(side * f)) - self.size) // 2 for side, f in zip(size, factors, strict=True)]
+        return tuple(
+            min(1.0, max(0.0, (edge * factors[i % 2] - offsets[i % 2]) / self.size)) for i, edge in enumerate(box)
+        )
+
     def normalize(self, image: Image) -> Tensor:
         """Pixels as numbers: scaled, mean subtracted, divided by the deviation; shape (3, H, W)."""
         import numpy
@@ -139,9 +153,8 @@ def open_image(path: Path) -> Image:
 
     _quiet_pillow()
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("a folder or a device")
-        with PIL.Image.open(path) as image:
+        check_file(path.stat())
+        with PIL.Image.open(path, formats=[name for name in FORMATS if name in _known_formats()]) as image:
             image.load()
             with suppress(Exception):  # whatever damaged EXIF data make happen: the picture is there nevertheless
                 exif_transpose(image, in_place=True)  # turned even where what is left of the EXIF cannot be written
@@ -151,6 +164,26 @@ def open_image(path: Path) -> Image:
             raise  # not there, not to be read: it names the file
         got = str(error) if type(error) is OSError else f"{type(error).__name__}: {error}"
         raise OSError(f"{path}: expected an image that Pillow can read, got {got}.") from None
+
+
+def check_file(status: os.stat_result) -> None:
+    """Refuse what would hang or fill the memory when it is read: pipes, devices, and files of gigabytes.
+
+    Raises: OSError that says what it is.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("a folder, a pipe or a device")
+    if status.st_size > MAX_BYTES:
+        raise OSError(f"a file of {status.st_size / 1e9:.1f} GB, where {MAX_BYTES / 1e9:.1f} GB are the most")
+
+
+@cache
+def _known_formats() -> frozenset[str]:
+    """What this Pillow can read; AVIF and others depend on how it was built."""
+    import PIL.Image
+
+    PIL.Image.init()
+    return frozenset(PIL.Image.OPEN)
 
 
 def _quiet_pillow() -> None:

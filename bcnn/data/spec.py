@@ -29,16 +29,15 @@ def load_dataset(spec: str) -> Dataset:
     kind, text = _kind_of(spec)
     path, parts = _options_of(text)
     entry = DATASETS[kind]
+    options = {option.name: option for option in entry.options}
     values = {}
     for name, value in parts:
-        if name not in entry.options:
-            raise unknown_name(f"dataset {kind}", "option", name, entry.options or ("none",))
+        if name not in options:
+            raise unknown_name(f"dataset {kind}", "option", name, options or ("none",))
         if name in values:
             raise ValueError(f"dataset {kind}: expected the option {name} once, got it twice; leave one out.")
-        try:
-            values[name] = entry.options[name](value.strip())
-        except ValueError as error:
-            raise ValueError(f"dataset {kind}, option {name}: {error}") from None
+        values[name] = options[name].read(value.strip())
+        options[name].check(values[name], f"dataset {kind}")
     if entry.built_in:
         if path:
             raise ValueError(f"dataset {kind}: expected no path, for it is built in, got {shown(path)!r}.")
@@ -47,7 +46,7 @@ def load_dataset(spec: str) -> Dataset:
         if not path:
             raise ValueError(f"dataset {kind}: expected {kind}:PATH, got no path; the layout is: {entry.layout}.")
         dataset = entry.load(_existing(kind, path), **values)
-    given = (f",{name}={values[name]}" for name in entry.options if name in values)
+    given = (f",{name}={values[name]}" for name in options if name in values)
     return checked(replace(dataset, name="".join((kind, *given))))
 
 

@@ -99,8 +99,10 @@ def cut_out(photograph: str, split: str, rng: Generator, sides: tuple[float, flo
     a, b = side / SIZE * math.cos(angle), side / SIZE * math.sin(angle)
     middle = SIZE / 2
     matrix = (a, -b, x - (a - b) * middle, b, a, y - (b + a) * middle)
-    pixels = numpy.asarray(half.transform((SIZE, SIZE), Transform.AFFINE, matrix, Resampling.BICUBIC)).astype(float)
-    return (pixels - pixels.mean()) / max(float(pixels.std()), 1.0)
+    cut = half.transform((SIZE, SIZE), Transform.AFFINE, matrix, Resampling.BICUBIC)
+    pixels = numpy.asarray(cut).astype(float)
+    even: NDArray[Any] = (pixels - pixels.mean()) / max(float(pixels.std()), 1.0)
+    return even
 
 
 def _side_of_a_line(rng: Generator) -> NDArray[Any]:
@@ -110,7 +112,8 @@ def _side_of_a_line(rng: Generator) -> NDArray[Any]:
     angle, area = 2 * math.pi * rng.random(), _between(rng, AREA)
     rows, columns = numpy.mgrid[:SIZE, :SIZE]
     distance = math.cos(angle) * columns + math.sin(angle) * rows
-    return distance > numpy.quantile(distance, 1 - area)
+    mask: NDArray[Any] = distance > numpy.quantile(distance, 1 - area)
+    return mask
 
 
 def _between(rng: Generator, bounds: tuple[float, float]) -> float:
@@ -122,7 +125,8 @@ def _photograph(name: str) -> Image:
     import PIL.Image
 
     with PIL.Image.open(_folder() / f"{name}.png") as image:
-        return image.convert("L")
+        grey: Image = image.convert("L")
+        return grey
 
 
 def _folder() -> Path:

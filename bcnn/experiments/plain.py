@@ -30,31 +30,27 @@ def short_digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def from_plain(kind: Any, content: Any, *, strict: bool = True) -> Any:
-    """What `to_plain` made JSON of: a record of this kind, or the value of a field of this type.
-
-    A field that the dataclass does not have is an error, or is left out where that is not to be strict.
-    """
+def from_plain(kind: Any, content: Any) -> Any:
+    """What `to_plain` made JSON of: a record of this kind, or the value of a field of this type."""
     if is_dataclass(kind):
-        return _record(kind, content, strict=strict)
+        return _record(kind, content)
     if isinstance(kind, UnionType):  # "X | None"
-        return None if content is None else from_plain(get_args(kind)[0], content, strict=strict)
+        return None if content is None else from_plain(get_args(kind)[0], content)
     if get_origin(kind) is tuple:  # "tuple[X, ...]"
         if not isinstance(content, list):
             raise ValueError(f"expected a list, got {content!r}")
-        return tuple(from_plain(get_args(kind)[0], own, strict=strict) for own in content)
+        return tuple(from_plain(get_args(kind)[0], own) for own in content)
     return math.nan if kind is float and content is None else content
 
 
-def _record(kind: Any, content: Any, *, strict: bool) -> Any:
+def _record(kind: Any, content: Any) -> Any:
     if not isinstance(content, dict):
         raise ValueError(f"expected an object for {kind.__name__}, got {content!r}")
     known = {own.name: own for own in fields(kind)}
-    unknown = [name for name in content if name not in known]
     needed = [name for name, own in known.items() if own.default is MISSING and own.default_factory is MISSING]
-    missing = [name for name in needed if name not in content]
-    if missing or (unknown and strict):
-        what = f"no field {missing[0]!r}" if missing else f"an unknown field {unknown[0]!r}"
-        raise ValueError(f"expected the fields of {kind.__name__}, got {what}; another version may have written it")
+    wrong = [f"no field {name!r}" for name in needed if name not in content]
+    wrong += [f"an unknown field {name!r}" for name in content if name not in known]
+    if wrong:
+        raise ValueError(f"expected the fields of {kind.__name__}, got {wrong[0]}; another version may have written it")
     hints = get_type_hints(kind)
-    return kind(**{name: from_plain(hints[name], content[name], strict=strict) for name in known if name in content})
+    return kind(**{name: from_plain(hints[name], value) for name, value in content.items()})

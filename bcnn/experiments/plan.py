@@ -18,7 +18,7 @@ from .workshop import Workshop
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do: features to describe, or a job."""
+    """One thing to do: descriptors to describe, or a job."""
 
     name: str
     seconds: float
@@ -56,7 +56,7 @@ class Plan:
 def make_plan(
     artifacts: Sequence[str], subjects: Sequence[Subject], results: Results, shop: Workshop, *, finetune: bool = True
 ) -> Plan:
-    """Jobs of all artifacts once each, grouped so that features of one network are in use at a time.
+    """Jobs of all artifacts once each, grouped so that descriptors of one network are in use at a time.
 
     Without `finetune` no network is fine-tuned; results of earlier runs that are found count nevertheless.
     """
@@ -93,7 +93,7 @@ def _is_run(job: Job[Any], shop: Workshop) -> bool:
 
 
 def _sources(jobs: Iterable[Job[Any]]) -> dict[Source, tuple[str, ...]]:
-    """Features that jobs take, with all poolings of a network together."""
+    """Descriptors that jobs take, with all poolings of a network together."""
     found: dict[Source, dict[str, None]] = {}
     for job in jobs:
         for source, pooling in job.sources:

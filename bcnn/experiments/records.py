@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from .. import machine
 from ..classify.rescale import RESCALES
 from ..errors import unknown_name
-from ..train.recipes import RECIPES
+from ..finetune.recipes import RECIPES
 
 R_co = TypeVar("R_co", covariant=True)
 RIDGES = ("ours", "paper")
@@ -32,7 +32,7 @@ class Subject:
     threads: int = 1
     rescale: str = "none"  # of the SVMs, a name of `classify.rescale.RESCALES`
     ridge: str = "ours"  # or "paper": its ridge and its exact signed square root
-    recipe: str = "ours"  # of fine-tuning, a name of `train.recipes.RECIPES`
+    recipe: str = "ours"  # of fine-tuning, a name of `finetune.recipes.RECIPES`
     freeze_until: str | None = None  # layers that are not fine-tuned
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Outcome(Generic[R_co]):
     """What a job measured, and by which versions; unless told otherwise, by those that run now."""
 
     result: R_co
-    versions: dict[str, str] = field(default_factory=machine.describe)
+    versions: dict[str, str] = field(default_factory=machine.facts)
     commit: str | None = field(default_factory=machine.commit)
 
 

@@ -10,20 +10,23 @@ from typing import Any
 
 import numpy as np
 
+from ..classify.accuracy import accuracy_of
 from ..data.contract import shown
 from ..files import written_whole
+from ..metrics import METRICS, Epoch, RunMetrics, read
 from ..report.classes import confusion_figure
+from ..report.curves import curves_figure
 from ..report.document import Details, Document, Picture, Section, Table, picture_of
 from ..report.latex import render_latex
 from ..report.markdown import render_markdown
 from ..report.page import write_page
+from ..report.tables import interval, percent
 from . import EXPERIMENTS
 from .jobs.frozen import Frozen, FrozenResult
 from .jobs.tuned import Tuned, ridge_in
 from .records import Subject
 from .results import FILE, Results, job_to_plain
-from .run_folder import METRICS, Epoch, TunedResult
-from .run_section import confusion_counts, section_of_run
+from .run_folder import TunedResult, answers
 from .table1_normalization import job as row
 from .tables import NOT_RUN, found_of, title_of
 
@@ -63,7 +66,7 @@ def make_document(folders: Sequence[Path]) -> Document:
     sections: list[Section] = []
     if results.subjects:
         sections += [*_artifacts(results), *_curves(results), *_confusions(results), _times(results), _about(results)]
-    sections += [section_of_run(folder, number) for number, folder in enumerate(runs, 1)]
+    sections += [_run(folder, number) for number, folder in enumerate(runs, 1)]
     lead = (*LEAD, _datasets(results)) if results.subjects else ()
     return Document(TITLES[0 if results.subjects else 1], lead, tuple(sections))
 
@@ -168,7 +171,7 @@ def _confusions(results: Results) -> Iterable[Section]:
 def _confusion(results: Results, subject: Subject, own: FrozenResult) -> list[Table | Picture]:
     classes = results.datasets[subject.dataset, subject.images].classes
     k = len(classes)
-    counts = confusion_counts(own.truth, own.predicted, k)
+    counts = accuracy_of(own.predicted, own.truth, k).confusion.numpy()
     title = title_of(results, subject, subject.size)
     alt = f"Confusion matrix of {k} classes; {100 * own.accuracy:.1f} % of the images are on its diagonal."
     note = "A row a true class, a column a predicted one; each row adds up to 1."
@@ -209,7 +212,7 @@ def _times(results: Results) -> Section:
     for own in results.measurements.values():
         seconds = own.result.train_s if isinstance(own.result, TunedResult) else own.time_s
         rows.append((own.job.name, f"{seconds:.0f}", own.date[:10]))
-    what = "normalizing, classifier and scores, features described before"
+    what = "normalizing, classifier and scores, descriptors described before"
     note = f"Of a frozen network: {what}; of a tuned one: training."
     table = Table("Seconds a measurement", ("measurement", "s", "date"), tuple(rows), note=note)
     return Section("Times", "times", (), (costs(results), table))
@@ -224,3 +227,42 @@ def _about(results: Results) -> Section:
     title = "measurements: versions and configurations"
     blocks = tuple(Details(f"{len(jobs)} {title}", "\n".join([own, *jobs])) for own, jobs in groups.items())
     return Section("Configurations and versions", "configurations", (), blocks)
+
+
+def _run(folder: Path, number: int) -> Section:
+    """A run folder of `bcnn train`: accuracy, curves, confusion and configuration."""
+    run = read(folder / METRICS)
+    blocks: list[Table | Picture | Details] = [_numbers(run)]
+    if tuned := run.finetune:
+        figure = curves_figure(tuned.history, tuned.best_epoch, selected_on=tuned.selected_on)
+        blocks.append(picture_of(figure, title="Training", alt="Loss and accuracy by epoch, the chosen epoch marked."))
+    classes = tuple(run.test.per_class) if run.test else ()
+    truth, predicted = answers(folder, classes)
+    if truth:
+        figure = confusion_figure(accuracy_of(predicted, truth, len(classes)).confusion.numpy(), classes)
+        note, alt = "A row a true class; each row adds up to 1.", f"Confusion matrix of {len(classes)} classes."
+        blocks.append(picture_of(figure, title="Confusion", note=note, alt=alt))
+    config = folder / "config.yaml"
+    text = config.read_text() if config.exists() else json.dumps(run.config)
+    blocks.append(Details("Configuration and versions", f"{text}\n{json.dumps(run.versions, indent=1)}"))
+    title = f"{run.dataset}: {run.preset}, {run.backbone} at {run.image_size} px"
+    return Section(title, f"run{number}", (f"Run folder: {folder.name}.",), tuple(blocks))
+
+
+def _numbers(run: RunMetrics) -> Table:
+    rows = [("training images", f"{run.num_train}"), ("classes", f"{run.num_classes}")]
+    if test := run.test:
+        rows += [
+            ("test images", f"{test.num_test}"),
+            ("accuracy", f"{percent(test.accuracy)} %"),
+            ("95 % interval (Wilson)", f"{interval(*test.interval95)} %"),
+            ("top-5 accuracy", "none" if test.top5_accuracy is None else f"{percent(test.top5_accuracy)} %"),
+            ("mean over classes", f"{percent(test.mean_class_accuracy)} %"),
+        ]
+    if tuned := run.finetune:
+        before = tuned.before.accuracy
+        rows.append(("before fine-tuning", "none" if before is None else f"{percent(before)} %"))
+        rows.append((f"epoch, chosen on {tuned.selected_on}", f"{tuned.best_epoch} of {tuned.epochs}"))
+        rows.append(("steps skipped, not finite", f"{tuned.num_skipped}"))
+    rows += [(f"time: {name}", f"{value:.1f} s") for name, value in run.time_s.items()]
+    return Table("Numbers", ("", ""), tuple(rows))

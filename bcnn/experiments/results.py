@@ -125,32 +125,10 @@ def _measurement(content: dict[str, Any]) -> Measurement[Any]:
     if not isinstance(job, dict) or job.get("kind") not in JOBS or not isinstance(result, dict):
         raise ValueError(f"no measurement with a job, of a kind among {', '.join(JOBS)}, and a result")
     kinds = JOBS[job["kind"]]
-    plain = {name: value for name, value in _translated(job).items() if name != "kind"}
+    plain = {name: value for name, value in job.items() if name != "kind"}
     own = {"job": from_plain(kinds[0], plain), "result": from_plain(Failed if "failed" in result else kinds[1], result)}
-    return from_plain(Measurement, {**content, **own})
-
-
-# What a fine-tuning depended on besides its scheme before jobs said so.
-_UNSAID: dict[str, Any] = {
-    "batch_size": 16, "clip": None, "compile": False, "decay_scale": [], "freeze_until": None, "init_c": 1.0,
-    "lr": 0.001, "lr_scale": [], "momentum": 0.9, "schedule": "constant", "select_by": "loss",
-    "select_on": "validation", "step_epochs": 30, "step_factor": 0.1, "val_share": 0.1, "warmup_epochs": 0.0,
-    "weight_decay": 0.0005,
-}  # fmt: skip
-
-
-def _translated(job: dict[str, Any]) -> dict[str, Any]:
-    """A job as it is stored today; one of an earlier version said only what its scheme changes."""
-    if job.get("source") and job["source"].get("tuned"):
-        job = {**job, "source": {**job["source"], "tuned": _translated(job["source"]["tuned"])}}
-    if "scheme" not in job:
-        return job
-    job = {**job, "options": job["options"].replace('"classifier=', '"scorer=')}  # what the part was called
-    if "finetune" in (own := json.loads(job["options"])):
-        return job
-    said = {name: own.pop(name) for name in tuple(own) if name in _UNSAID}
-    options = {**own, "rescale": "none", "finetune": {**_UNSAID, **said}}
-    return {**job, "options": json.dumps(options, sort_keys=True)}
+    measurement: Measurement[Any] = from_plain(Measurement, {**content, **own})
+    return measurement
 
 
 def _whole_bytes(path: Path) -> int:

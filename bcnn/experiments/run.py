@@ -74,7 +74,7 @@ def carry_out(plan: Plan, results: Results, shop: Workshop, *, overall: str = "a
     The stage `overall` of the shop's progress counts percent of the plan's seconds.
     """
     failures: list[Failure] = []
-    broken: set[Source] = set()  # without features
+    broken: set[Source] = set()  # without descriptors
     behind = 0.0
 
     def tell(seconds: float) -> None:
@@ -103,9 +103,9 @@ def carry_out(plan: Plan, results: Results, shop: Workshop, *, overall: str = "a
 
 
 def _do(step: Step, results: Results, shop: Workshop, progress: Progress) -> Outcome[Any] | None:
-    """What a job measured; features are stored, and there is no outcome."""
+    """What a job measured; descriptors are stored, and there is no outcome."""
     if step.source is not None and not (step.source.tuned and results.failure(step.source.tuned)):
-        step.source.describe(shop, step.poolings, progress)
+        step.source.extract(shop, step.poolings, progress)
     if step.job is None:
         return None
     lost = [first for first in before(step.job) if results.failure(first)]

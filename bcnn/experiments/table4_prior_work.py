@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ..pooling import POOLINGS
 from ..pooling.bilinear import DEFAULT_EPS
-from ..pooling.head import PRESETS, HeadConfig, ridge_in
+from ..pooling.head import PAPERS, PRESETS, HeadConfig, ridge_in
 from ..report.document import Table
 from ..report.tables import interval
 from . import paper
@@ -43,7 +43,7 @@ def preset(subject: Subject, head: HeadConfig) -> Frozen:
 
 def cells(subject: Subject) -> list[Cell]:
     """Frozen presets, then fine-tuned ones."""
-    before = [Cell((name, "frozen"), (preset(subject, head),)) for name, head in PRESETS.items()]
+    before = [Cell((name, "frozen"), (preset(subject, PRESETS[name]),)) for name in PAPERS]
     return before + [Cell((name, "fine-tuned"), tuned(subject, scheme)) for name, scheme in TUNED.items()]
 
 

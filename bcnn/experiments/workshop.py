@@ -1,4 +1,4 @@
-"""What jobs share: datasets, networks, where results go; and features as they are stored.
+"""What jobs share: datasets, networks, where results go; and descriptors as they are stored.
 
 The network sees each image once for all heads: what is stored is A of Eq. (1) without its ridge, and a head adds the
 ridge and the normalizations.
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from ..data.contract import TEST, TRAIN, Dataset
 from ..data.spec import load_dataset
+from ..descriptors.extract import ExtractOptions
+from ..descriptors.folder import digest_of, digest_of_content, listed
 from ..errors import unknown_name
-from ..features.extract import ExtractOptions
-from ..features.folder import digest_of, digest_of_content, listed
 from ..models.bcnn import BCNN
 from ..models.weights.cache import digest_of as digest_of_tensors
 from ..models.weights.fetch import Report
@@ -35,7 +35,7 @@ class Workshop:
 
     Args:
         data: specs of the datasets, by name.
-        out: the folder for features and fine-tuned runs.
+        out: the folder for descriptors and fine-tuned runs.
         options: how to describe images.
         weights: of the networks, as `bcnn.build_model` takes them.
         reuse: further folders whose finished fine-tuned runs are taken.

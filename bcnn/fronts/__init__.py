@@ -1,5 +1,14 @@
 """Parts that work on images before the networks see them; one file per front, registered here."""
 
-from ..parts.registry import Registry
+from ..parts.registry import Part, Registry
+from .foreground import Foreground
+from .stn import SpatialTransformers
 
-FRONTS = Registry("front", "name(option=value)", {})
+FRONTS = Registry(
+    "front",
+    "foreground(margin=0.1)",
+    {
+        "foreground": Part(Foreground, "the object alone, found by what boxes of training images have taught"),
+        "stn": Part(SpatialTransformers, "spatial transformers: crops at places that are learned"),
+    },
+)

@@ -110,7 +110,7 @@ def check_values(check: Callable[..., None], *tensors: Tensor) -> None:
     """Call a check that looks at values, under `torch.func` as well."""
     plain = (t.detach() for t in tensors)
     if is_transformed():
-        _OnValues.apply(check, *plain)
+        apply(_OnValues, check, *plain)
     else:
         check(*plain)
 
@@ -142,7 +142,33 @@ def forward_depth() -> int | None:
         return None
 
 
-class _OnValues(torch.autograd.Function):
+def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    """``function.apply(*arguments)``, which torch leaves without types."""
+    call: Any = function.apply
+    return call(*arguments)
+
+
+class BatchedFunction(torch.autograd.Function):
+    """A Function of batches: what `torch.func.vmap` runs over becomes one more leading dimension of all tensors."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+        """The results, and that their first dimension is the new one."""
+        return apply(cls, *to_front(info, in_dims, arguments)), 0
+
+
+def to_front(info: Any, in_dims: tuple[int | None, ...], arguments: tuple[Any, ...]) -> list[Any]:
+    """Tensors with the dimension that vmap runs over in front, repeated (as a view) where vmap leaves one alone."""
+
+    def one(x: Any, dim: int | None) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        return x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+
+    return [one(x, dim) for x, dim in zip(arguments, in_dims, strict=True)]
+
+
+class _OnValues(BatchedFunction):
     """Calls a function with plain tensors, whatever transform is at work; computes nothing."""
 
     @staticmethod
@@ -151,17 +177,5 @@ class _OnValues(torch.autograd.Function):
         return tensors[0].new_zeros(tensors[0].shape[:-2])
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(ctx: Any, _: tuple[Any, ...], output: Tensor) -> None:
         ctx.mark_non_differentiable(output)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], check: Any, *tensors: Tensor) -> tuple[Tensor, int]:
-        front = (to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims[1:], strict=True))
-        return _OnValues.apply(check, *front), 0
-
-
-def to_front(x: Any, dim: int | None, size: int) -> Any:
-    """`x` with the dimension that vmap runs over in front, repeated (as a view) where vmap leaves it alone."""
-    if x is None:
-        return None
-    return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)

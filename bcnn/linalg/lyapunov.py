@@ -10,6 +10,8 @@ Legend: Z the matrix square root (..., d, d); Q the right side; U, r eigenvector
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -18,7 +20,7 @@ from .autodiff import may_branch
 from .minimax import NEWTON_SCHULZ, schedule
 from .products import add_to_diagonal, common_batch, polynomial
 from .scaling import frobenius
-from .spectrum import weigh_in_basis
+from .spectrum import eigh, weigh_in_basis
 
 MAX_DIM_KRONECKER = 48
 
@@ -32,8 +34,11 @@ def reciprocal_sums(r: Tensor, *, null: float) -> Tensor:
     return torch.where(total <= 2 * floor[..., None], torch.inf, total).reciprocal_()
 
 
-def eigen(Z: Tensor, Q: Tensor, *, U: Tensor, r: Tensor, null: float) -> Tensor:
-    """The exact solution in the eigenbasis of Z, which is that of A; four products."""
+def eigen(Z: Tensor, Q: Tensor, *, null: float, U: Tensor | None = None, r: Tensor | None = None) -> Tensor:
+    """The exact solution in the eigenbasis U of Z, which is that of A; four products, and an eigh where U is None."""
+    if U is None or r is None:
+        r, U = eigh(Z)
+        r = r.clamp_min(0)
     return weigh_in_basis(U, Q, reciprocal_sums(r.to(U.dtype), null=null))
 
 
@@ -127,4 +132,9 @@ def iterative(Z: Tensor, Q: Tensor, *, solver_iters: int | None = None, solver_l
     return q
 
 
-SOLVERS = {"eigen": eigen, "bartels_stewart": bartels_stewart, "kronecker": kronecker, "iterative": iterative}
+SOLVERS: dict[str, Callable[..., Tensor]] = {
+    "eigen": eigen,
+    "bartels_stewart": bartels_stewart,
+    "kronecker": kronecker,
+    "iterative": iterative,
+}

@@ -10,7 +10,7 @@ Legend: X features in columns (..., d, n), divided by sqrt(n); A = X X^T + ridge
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -35,6 +35,13 @@ class Factored(NamedTuple):
         return A
 
 
-def formed(A: Tensor | Factored) -> Tensor:
+class Operand(Protocol):
+    """Anything that can be formed."""
+
+    def form(self) -> Tensor:
+        """The matrix itself, shape (..., d, d)."""
+
+
+def formed(A: Tensor | Operand) -> Tensor:
     """A as a matrix, whatever it came as."""
     return A if isinstance(A, torch.Tensor) else A.form()

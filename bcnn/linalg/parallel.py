@@ -47,6 +47,6 @@ def side_by_side(op: Callable[..., Any], A: Tensor, *, ranks: tuple[int, ...]) -
 
 
 @functools.lru_cache(maxsize=1)
-def _pool(pid: int, num_threads: int) -> ThreadPoolExecutor:
+def _pool(_pid: int, num_threads: int) -> ThreadPoolExecutor:
     # One pool a process: threads do not survive a fork, so the process is part of the key.
     return ThreadPoolExecutor(num_threads, "bcnn", initializer=torch.set_num_threads, initargs=(1,))

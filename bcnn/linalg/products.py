@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .autodiff import full_precision, may_be_replayed_coarsely
+from .autodiff import apply, full_precision, may_be_replayed_coarsely
 
 NUM_BLOCKS = 4
 # The least size that loses nowhere, with AVX2 or AVX-512, one thread or two, 2 to 32 matrices: 0.80 to 1.03 of a plain
@@ -48,7 +48,7 @@ def product(X: Tensor, Y: Tensor) -> Tensor:
     """``X @ Y``, the products of its derivatives in full precision as well, whenever autograd comes to them."""
     if torch.compiler.is_compiling() or not may_be_replayed_coarsely(X) or not _is_recorded(X, Y):
         return X @ Y
-    result: Tensor = _Product.apply(X, Y)
+    result: Tensor = apply(_Product, X, Y)
     return result
 
 
@@ -67,22 +67,23 @@ class _Product(torch.autograd.Function):
             return X @ Y
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], _: Tensor) -> None:
         ctx.save_for_backward(*inputs)
         ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         X, Y = ctx.saved_tensors
-        grad_X = _Product.apply(grad, Y.mT) if ctx.needs_input_grad[0] else None
-        grad_Y = _Product.apply(X.mT, grad) if ctx.needs_input_grad[1] else None
+        grad_X = apply(_Product, grad, Y.mT) if ctx.needs_input_grad[0] else None
+        grad_Y = apply(_Product, X.mT, grad) if ctx.needs_input_grad[1] else None
         return grad_X, grad_Y
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None) -> Tensor:
         X, Y = ctx.saved_tensors
-        parts = [_Product.apply(*pair) for pair in ((dX, Y), (X, dY)) if pair[0] is not None and pair[1] is not None]
-        return sum(parts[1:], parts[0])
+        parts = [apply(_Product, *pair) for pair in ((dX, Y), (X, dY)) if pair[0] is not None and pair[1] is not None]
+        total: Tensor = sum(parts[1:], parts[0])
+        return total
 
 
 def common_batch(first: torch.Size, second: torch.Size) -> torch.Size:

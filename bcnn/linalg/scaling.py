@@ -22,9 +22,11 @@ def norm(A: Tensor) -> Tensor:
         squares = (A / size).square().sum((-2, -1), keepdim=True)
         return torch.where(squares > 0, _nonzero(squares).sqrt(), torch.zeros_like(squares)) * size
     if A.dtype == torch.float32:  # its squares and their sum fit into float64
-        return torch.linalg.vector_norm(A, dim=(-2, -1), keepdim=True, dtype=torch.float64).to(A.dtype)
+        total: Tensor = torch.linalg.vector_norm(A, dim=(-2, -1), keepdim=True, dtype=torch.float64)
+        return total.to(A.dtype)
     size = _nonzero(A.detach().abs().amax((-2, -1), keepdim=True))
-    return torch.linalg.matrix_norm(A / size, keepdim=True) * size
+    share: Tensor = torch.linalg.matrix_norm(A / size, keepdim=True)
+    return share * size
 
 
 def frobenius(A: Tensor) -> Tensor:

@@ -21,13 +21,14 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ..errors import NotPositiveDefiniteError, SecondDerivativeError
-from ..linalg import checks, spectrum
-from ..linalg.autodiff import check_values, forward_depth, full_precision, is_transformed, should_check, to_front
+from ..linalg import autodiff, checks, spectrum
+from ..linalg.autodiff import BatchedFunction, apply, full_precision, is_transformed, to_front
 from ..linalg.operand import Factored
 from ..linalg.products import common_batch
 from ..linalg.scaling import frobenius, norm
 from .backward import BACKWARDS
 from .contract import ForwardState, SpectralFunction
+from .options import flag_or_none
 from .plan import Plan, available_pairs, is_open, make_plan, methods_for
 from .thin import is_thin, thin_matrix_function
 
@@ -44,25 +45,24 @@ def matrix_function(
     A: Tensor | Factored,
     p: float | Tensor | None,
     *,
-    forward: str,
-    backward: str,
-    check: bool | None,
-    return_info: bool,
+    forward: str = "auto",
+    backward: str = "auto",
+    check: bool | None = None,
+    return_info: bool = False,
     thin: bool | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, MatrixFunctionInfo]:
     """f(A) by the named methods; see `sqrtm` for the arguments."""
-    if not isinstance(thin, bool | None):
-        raise ValueError(f"{function.wrapper}: expected `thin` to be True, False or None, got {thin!r}.")
+    flag_or_none(function.wrapper, "thin", thin)
     if isinstance(A, Factored):
         left_open = is_open(forward, backward, options)
         if left_open and is_thin(A, thin) and not return_info:
-            return _through_gram(function, A, p, check)
+            return _through_gram(function, A.X, A.ridge, p, check)
         if left_open:
             options |= methods_for(function.name, A.X.device.type, A.X.shape[-2], A.least)
         A = A.form()
     checks.check_square(function.wrapper, A)
-    check = should_check(check, A)
+    check = autodiff.should_check(check, A)
     tolerance = checks.spectrum_tolerance(A.shape[-1], A.dtype) if check else None
     plan = make_plan(function, A, forward=forward, backward=backward, tolerance=tolerance, options=options)
     dtype = torch.promote_types(A.dtype, torch.float32)  # half precision is computed in float32
@@ -70,13 +70,15 @@ def matrix_function(
         S = A.to(dtype)
         S = torch.lerp(S, S.mT, 0.5)  # the symmetric part
         if tolerance is not None and not (plan.method.basis and _is_well_formed(A, S)):
-            check_values(partial(_check_input, plan, tolerance), A, S)
+            autodiff.check_values(partial(_check_input, plan, tolerance), A, S)
         exponent = None
         if function.dg_dp is not None:
-            S, exponent = _with_exponent(function.wrapper, S, p)
+            exponent = _exponent(function.wrapper, S, p)
+            batch = common_batch(S.shape[:-2], exponent.shape)
+            S, exponent = S.expand(*batch, *S.shape[-2:]), exponent.expand(batch)
         Z, steps = _run(plan, S, exponent)
         if check and not plan.method.basis:  # a decomposition looks at its own result
-            check_values(partial(checks.check_result, function.wrapper, False), Z)
+            autodiff.check_values(partial(checks.check_result, function.wrapper, False), Z)
         Z_out = Z.to(A.dtype)
         if not return_info:
             return Z_out
@@ -85,14 +87,13 @@ def matrix_function(
         return Z_out, MatrixFunctionInfo(residual, 0 if steps is None else int(steps))
 
 
-def _through_gram(function: SpectralFunction, A: Factored, p: Any, check: bool | None) -> Tensor:
+def _through_gram(function: SpectralFunction, X: Tensor, ridge: Any, p: Any, check: bool | None) -> Tensor:
     """The thin path, with the checks that a matrix which is formed would meet."""
-    assert A.ridge is not None
     if function.dg_dp is not None:
-        p = _exponent(function.wrapper, A.X, p)
-    if should_check(check, A.X):
-        check_values(partial(_check_ridge, function.wrapper), A.ridge[..., None, None])
-    return thin_matrix_function(function, A.X, A.ridge, p)
+        p = _exponent(function.wrapper, X, p)
+    if autodiff.should_check(check, X):
+        autodiff.check_values(partial(_check_ridge, function.wrapper), ridge[..., None, None])
+    return thin_matrix_function(function, X, ridge, p)
 
 
 def _check_ridge(who: str, ridge: Tensor) -> None:
@@ -102,37 +103,28 @@ def _check_ridge(who: str, ridge: Tensor) -> None:
         )
 
 
-def _with_exponent(who: str, S: Tensor, p: Any) -> tuple[Tensor, Tensor]:
-    """A and p with the same leading dimensions, p in the precision that spectra have."""
-    exponent = _exponent(who, S, p)
-    batch = common_batch(S.shape[:-2], exponent.shape)
-    return S.expand(*batch, *S.shape[-2:]), exponent.expand(batch)
-
-
 def _exponent(who: str, S: Tensor, p: Any) -> Tensor:
     """P as a tensor, in the precision that spectra have, that broadcasts with the leading dimensions of A."""
     if not isinstance(p, Tensor | float | int) or (isinstance(p, Tensor) and not p.is_floating_point()):
         raise TypeError(f"{who}: expected `p` to be a number or a floating-point tensor, got {p!r}.")
     if not isinstance(p, Tensor) and not math.isfinite(p):
         raise ValueError(f"{who}: expected a finite `p`, got {p!r}.")
-    p = torch.as_tensor(p, dtype=spectrum.widest(S), device=S.device)
+    exponent: Tensor = torch.as_tensor(p, dtype=spectrum.widest(S), device=S.device)
     try:
-        common_batch(S.shape[:-2], p.shape)
+        common_batch(S.shape[:-2], exponent.shape)
     except RuntimeError:
         raise ValueError(
             f"{who}: expected `p` to broadcast with the leading dimensions of `A`, {tuple(S.shape[:-2])}, "
-            f"got shape {tuple(p.shape)}."
+            f"got shape {tuple(exponent.shape)}."
         ) from None
-    return p
+    return exponent
 
 
 def _run(plan: Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    if plan.keep_graph:
-        if not plan.method.second_in_float32 and S.dtype != torch.float64 and not torch.compiler.is_compiling():
-            S = _FirstOnly.apply(S, plan)
-        state = plan.algorithm(S, plan.function.at(p))
-        return state.Z, state.steps
-    if torch.jit.is_tracing():  # what it records is to run without Python, so without a gradient of ours
+    spoilt = plan.keep_graph and not plan.method.second_in_float32 and S.dtype != torch.float64
+    if spoilt and not torch.compiler.is_compiling():
+        S = apply(_FirstOnly, S, plan, False)
+    if plan.keep_graph or torch.jit.is_tracing():  # what is traced is to run without Python: no gradient of ours
         state = plan.algorithm(S, plan.function.at(p))
         return state.Z, state.steps
     function: type[torch.autograd.Function] = _ApplyPlain
@@ -140,7 +132,7 @@ def _run(plan: Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None
         function = _Apply
     elif is_transformed():
         function = _ApplyTransformable
-    Z, *rest = function.apply(S, p, plan)
+    Z, *rest = apply(function, S, p, plan)
     return Z, None if plan.method.basis else rest[0]
 
 
@@ -166,6 +158,8 @@ def _check_input(plan: Plan, tolerance: float, A: Tensor, S: Tensor) -> None:
 
 # --- autograd ---------------------------------------------------------------------------------------------------------
 
+Saved = tuple[Tensor, Tensor | None, Tensor, Tensor | None, Tensor | None]  # A, p, Z, U, sigma
+
 
 class _Apply(torch.autograd.Function):
     """Z = f(A), then whatever else the forward leaves; see `ForwardMethod.fields`."""
@@ -189,15 +183,13 @@ class _Apply(torch.autograd.Function):
     def backward(ctx: Any, grad_Z: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad_Z is None:
             return None, None, None
-        A, p, Z, U, sigma = ctx.saved_tensors
         with full_precision(grad_Z):
             grad_Z = torch.lerp(grad_Z, grad_Z.mT, 0.5)
             grad_A = grad_p = None
             if ctx.needs_input_grad[0]:
-                grad_A = _derivative(A, p, Z, U, sigma, grad_Z, ctx.plan)
+                grad_A = _derivative(ctx.saved_tensors, grad_Z, ctx.plan)
             if ctx.needs_input_grad[1]:
-                plan = ctx.plan._replace(rule=_along_exponent, second=False)
-                grad_p = _derivative(A, p, Z, U, sigma, grad_Z, plan).sum((-2, -1))
+                grad_p = _derivative(ctx.saved_tensors, grad_Z, _for_exponent(ctx.plan)).sum((-2, -1))
         return grad_A, grad_p, None
 
 
@@ -207,23 +199,20 @@ class _ApplyTransformable(_Apply):
     @staticmethod
     def jvp(ctx: Any, dA: Tensor | None, dp: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
         _refuse_forward_mode(ctx.plan)
-        A, p, Z, U, sigma = ctx.saved_tensors
-        with full_precision(A):
+        saved, Z = ctx.saved_tensors, ctx.saved_tensors[2]
+        with full_precision(Z):
             dZ = torch.zeros_like(Z)
             if dA is not None:
-                dZ = dZ + _derivative(A, p, Z, U, sigma, (dA + dA.mT) / 2, ctx.plan)
+                dZ = dZ + _derivative(saved, (dA + dA.mT) / 2, ctx.plan)
             if dp is not None:
-                plan = ctx.plan._replace(rule=_along_exponent, second=False)
-                dZ = dZ + _derivative(A, p, Z, U, sigma, dp.to(Z.dtype)[..., None, None].expand_as(Z), plan)
+                everywhere = dp.to(Z.dtype)[..., None, None].expand_as(Z)
+                dZ = dZ + _derivative(saved, everywhere, _for_exponent(ctx.plan))
         return dZ, *(None for _ in ctx.plan.method.fields[1:])
 
     @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], A: Tensor, p: Tensor | None, plan: Plan
-    ) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
-        A, p = (to_front(t, dim, info.batch_size) for t, dim in zip((A, p), in_dims[:2], strict=True))
-        outputs = _ApplyTransformable.apply(A, p, plan)
-        return outputs, tuple(None if name == "steps" else 0 for name in plan.method.fields)
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, tuple[int | None, ...]]:
+        outputs = apply(_ApplyTransformable, *to_front(info, in_dims, arguments))
+        return outputs, tuple(None if name == "steps" else 0 for name in arguments[-1].method.fields)
 
 
 class _ApplyPlain(torch.autograd.Function):
@@ -239,17 +228,14 @@ class _ApplyPlain(torch.autograd.Function):
     jvp = _ApplyTransformable.jvp
 
 
-def _derivative(
-    A: Tensor, p: Tensor | None, Z: Tensor, U: Tensor | None, sigma: Tensor | None, Q: Tensor, plan: Plan
-) -> Tensor:
+def _derivative(saved: Saved, Q: Tensor, plan: Plan) -> Tensor:
     """The rule, recorded if a further derivative may be asked for."""
     compiling = torch.compiler.is_compiling()
     nobody = not torch.is_grad_enabled() and forward_ad._current_level < 0 and not is_transformed()
     if nobody and not compiling:
-        return plan.rule(ForwardState(A, Z, U, sigma), Q, plan.function.at(p))
+        return _Derivative.forward(*saved, Q, plan)
     function = _Derivative if compiling else _DerivativeTransformable
-    result = function.apply(A, p, Z, U, sigma, Q, plan)
-    assert isinstance(result, Tensor)
+    result: Tensor = apply(function, *saved, Q, plan)
     return result
 
 
@@ -268,16 +254,16 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *state, _, ctx.plan = inputs
-        ctx.save_for_backward(*state, output)
-        ctx.save_for_forward(*state, output)
+        *saved, _, ctx.plan = inputs
+        ctx.save_for_backward(*saved, output)
+        ctx.save_for_forward(*saved, output)
 
     @staticmethod
     def backward(ctx: Any, grad_X: Tensor) -> tuple[Tensor | None, ...]:
         _refuse_second(ctx.plan)
-        A, p, Z, U, sigma, X = ctx.saved_tensors
+        *saved, X = ctx.saved_tensors
         with full_precision(grad_X):
-            W = _derivative(A, p, Z, U, sigma, (grad_X + grad_X.mT) / 2, ctx.plan)
+            W = _derivative(saved, (grad_X + grad_X.mT) / 2, ctx.plan)
             return None, None, -(W @ X + X @ W), None, None, W, None
 
 
@@ -285,19 +271,19 @@ class _DerivativeTransformable(_Derivative):
     """`_Derivative` with the rules for `torch.func.vmap` and forward-mode."""
 
     @staticmethod
-    def jvp(ctx: Any, dA: Any, dp: Any, dZ: Tensor | None, dU: Any, ds: Any, dQ: Tensor | None, _: Any) -> Tensor:
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
         _refuse_second(ctx.plan)
-        A, p, Z, U, sigma, X = ctx.saved_tensors
+        _, _, dZ, _, _, dQ, _ = tangents
+        *saved, X = ctx.saved_tensors
         with full_precision(X):
             right = torch.zeros_like(X) if dQ is None else dQ
             if dZ is not None:
                 right = right - (dZ @ X + X @ dZ)
-            return _derivative(A, p, Z, U, sigma, (right + right.mT) / 2, ctx.plan)
+            return _derivative(saved, (right + right.mT) / 2, ctx.plan)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-        *tensors, plan = arguments
-        front = [to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims[:-1], strict=True)]
+        *front, plan = to_front(info, in_dims, arguments)
         # Q may have more leading dimensions than the state (a vmap over dL/dZ alone): line the new one up.
         ranks = (2, 0, 2, 2, 1, 2)  # of A, p, Z, U, sigma, Q without leading dimensions
         leading = max(t.ndim - rank for t, rank in zip(front, ranks, strict=True) if t is not None)
@@ -305,7 +291,7 @@ class _DerivativeTransformable(_Derivative):
             None if t is None else t.reshape(t.shape[0], *(1,) * (leading - t.ndim + rank), *t.shape[1:])
             for t, rank in zip(front, ranks, strict=True)
         ]
-        return _DerivativeTransformable.apply(*aligned, plan), 0
+        return apply(_DerivativeTransformable, *aligned, plan), 0
 
 
 def _refuse_second(plan: Plan) -> None:
@@ -328,7 +314,7 @@ def _refuse_forward_mode(plan: Plan) -> None:
             "store=False; use store=True."
         )
     # torch drops the outer tangent of what a custom jvp returns: forward over forward would be silently wrong.
-    depth = forward_depth()
+    depth = autodiff.forward_depth()
     if depth is None and is_transformed():
         raise NotImplementedError(
             f"{plan.function.wrapper}: forward-mode derivatives are not available with torch {torch.__version__}: it "
@@ -341,53 +327,33 @@ def _refuse_forward_mode(plan: Plan) -> None:
         )
 
 
-class _FirstOnly(torch.autograd.Function):
-    """A itself, at the head of a graph whose second derivative rounding would spoil: that one is refused."""
+class _FirstOnly(BatchedFunction):
+    """A itself, at the head of a graph whose second derivative rounding would spoil: that one is refused.
+
+    Backwards it is put around the gradient, whose own derivative it is that is refused.
+    """
 
     @staticmethod
-    def forward(A: Tensor, plan: Plan) -> Tensor:
-        return A.clone()
+    def forward(x: Tensor, plan: Plan, is_gradient: bool) -> Tensor:
+        del plan, is_gradient
+        return x.clone()
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.plan = inputs[1]
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], _: Tensor) -> None:
+        _, ctx.plan, ctx.is_gradient = inputs
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _Last.apply(grad, ctx.plan), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        if ctx.is_gradient:
+            raise _spoilt(ctx.plan)
+        return apply(_FirstOnly, grad, ctx.plan, True), None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], x: Tensor, plan: Plan) -> tuple[Tensor, int | None]:
-        return _FirstOnly.apply(x, plan), in_dims[0]
-
-    @staticmethod
-    def jvp(ctx: Any, dA: Tensor, _: Any) -> Tensor:
+    def jvp(ctx: Any, dx: Tensor, *_: Any) -> Tensor:
+        if ctx.is_gradient:
+            raise _spoilt(ctx.plan)
         _refuse_forward_mode(ctx.plan._replace(self_adjoint=True))
-        return dA.clone()
-
-
-class _Last(torch.autograd.Function):
-    """A gradient that has no derivative."""
-
-    @staticmethod
-    def forward(grad: Tensor, plan: Plan) -> Tensor:
-        return grad.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.plan = inputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        raise _spoilt(ctx.plan)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], x: Tensor, plan: Plan) -> tuple[Tensor, int | None]:
-        return _Last.apply(x, plan), in_dims[0]
-
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> Any:
-        raise _spoilt(ctx.plan)
+        return dx.clone()
 
 
 def _spoilt(plan: Plan) -> SecondDerivativeError:
@@ -397,8 +363,13 @@ def _spoilt(plan: Plan) -> SecondDerivativeError:
     )
 
 
+def _for_exponent(plan: Plan) -> Plan:
+    """The plan whose rule is the derivative by the exponent, for `_derivative` to apply."""
+    return plan._replace(rule=_along_exponent, second=False)
+
+
 def _along_exponent(state: ForwardState, Q: Tensor, f: SpectralFunction) -> Tensor:
-    """dZ/dp times Q, entry by entry: a rule like the others, for `_Derivative` to apply."""
+    """dZ/dp times Q, entry by entry: a rule like the others."""
     assert f.dg_dp is not None
     assert f.p is not None
     assert state.U is not None

@@ -57,27 +57,35 @@ Algorithm = Callable[[Tensor, SpectralFunction], ForwardState]
 Rule = Callable[[ForwardState, Tensor, SpectralFunction], Tensor]
 
 
-def _options_of(fn: Callable[..., Any]) -> frozenset[str]:
-    kinds = inspect.signature(fn).parameters.values()
-    return frozenset(parameter.name for parameter in kinds if parameter.kind is parameter.KEYWORD_ONLY)
+@dataclass(frozen=True)
+class Method:
+    """What forward algorithms and backward rules have in common."""
+
+    fn: Callable[..., Any]
+    functions: frozenset[str] | None = None  # None: any
+    options: frozenset[str] = field(init=False)  # the arguments of `fn` that are given by name
+
+    def __post_init__(self) -> None:
+        given = inspect.signature(self.fn).parameters.values()
+        object.__setattr__(self, "options", frozenset(p.name for p in given if p.kind is p.KEYWORD_ONLY))
+
+    def why_not(self, function: str) -> str | None:
+        """Why it cannot compute this function, or None."""
+        if self.functions is not None and function not in self.functions:
+            return f"is for {', '.join(sorted(self.functions))}"
+        return None
 
 
 @dataclass(frozen=True)
-class ForwardMethod:
-    """A forward algorithm ``fn(A, f, *, options) -> ForwardState`` and what it can do."""
+class ForwardMethod(Method):
+    """A forward algorithm ``fn(A, f, *, options) -> ForwardState`` of A (..., d, d), and what it can do."""
 
-    fn: Callable[..., ForwardState]
-    functions: frozenset[str] | None = None  # None: any
     basis: bool = False  # leaves U and sigma; else `steps`
     needs_definite: bool = False  # refuses singular matrices
     for_accelerators: bool = False  # products alone, and as exact as a decomposition: "auto" off the CPU
     second_in_float32: bool = True  # whether the second derivative of its steps is right in float32
     # Its own check of the values of A, given who asks and the method's options; raises in words.
     check: Callable[..., None] | None = None
-    options: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "options", _options_of(self.fn))
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -86,24 +94,19 @@ class ForwardMethod:
 
 
 @dataclass(frozen=True)
-class BackwardRule:
-    """A gradient rule ``fn(state, grad_Z, f, *, options) -> dL/dA`` and what it can do."""
+class BackwardRule(Method):
+    """A gradient rule ``fn(state, grad_Z, f, *, options) -> dL/dA``, grad_Z symmetric (..., d, d), and what it can do.
 
-    fn: Callable[..., Tensor]
-    functions: frozenset[str] | None = None  # None: any
+    `state` is what the forward has left, `f` the function.
+    """
+
     needs_basis: bool = False  # works from U and sigma that the forward leaves
     needs_iteration: bool = False  # differentiates the iteration itself
     exact: bool = True  # the true gradient, up to rounding
     second: bool = False  # right to every order; else a second derivative is refused
-    options: frozenset[str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "options", _options_of(self.fn))
-
-    def why_not(self, function: str, forward: ForwardMethod) -> str | None:
-        """Why this rule cannot follow `forward` for `function`, or None."""
-        if self.functions is not None and function not in self.functions:
-            return f"is for {', '.join(sorted(self.functions))}"
+    def why_not_after(self, forward: ForwardMethod) -> str | None:
+        """Why this rule cannot follow `forward`, or None."""
         if self.needs_basis and not forward.basis:
             return "needs the eigenvectors that only a decomposition leaves"
         if self.needs_iteration and forward.basis:

@@ -11,19 +11,20 @@ from torch import Tensor, nn
 
 from ..linalg.operand import Factored
 from ..parts.shapes import Shape, Spd, expect
+from .compose import matrix_function
 from .contract import SpectralFunction
-from .functions.logm import LOG, logm
-from .functions.powm import POWER, powm
-from .functions.sqrtm import SQRT, sqrtm
-from .options import OPTIONS
+from .factored import factored_sqrt
+from .functions import FUNCTIONS
+from .options import OPTIONS, flag_or_none
 from .plan import is_open, make_plan
+from .thin import is_thin
 
 
 class MatrixFunction(nn.Module):
     """Stores the options of a matrix function and shows them.
 
     Args:
-        forward: how it is computed; `bcnn methods` lists the names.
+        forward: the algorithm that computes it; auto: what suits the device and the size.
         backward: how its gradient is computed.
         check: whether to look for input that is not finite, not symmetric or not definite.
         thin: whether to go through the n x n Gram matrix of a pooled matrix that is not formed yet (`Factored`); None
@@ -46,8 +47,7 @@ class MatrixFunction(nn.Module):
         **options: Any,
     ):
         super().__init__()
-        if not isinstance(thin, bool | None):
-            raise ValueError(f"{self.function.wrapper}: expected `thin` to be True, False or None, got {thin!r}.")
+        flag_or_none(self.function.wrapper, "thin", thin)
         if thin and not is_open(forward, backward, options):
             raise ValueError(
                 f"{self.function.wrapper}: expected thin=True without the names of methods, which are not for the thin "
@@ -56,16 +56,22 @@ class MatrixFunction(nn.Module):
         # A wrong name or option is refused here, not in the first forward pass.
         make_plan(self.function, torch.eye(1), forward=forward, backward=backward, tolerance=None, options=options)
         self.thin = thin
+        self.p: float | Tensor | None = None  # the exponent, of a function that has one
         self.options: dict[str, Any] = {"forward": forward, "backward": backward, "check": check, **options}
         if thin is not None:
             self.options["thin"] = thin
+
+    def forward(self, A: Tensor | Factored) -> Tensor:
+        """Z = f(A), shape (..., d, d), of A or of what it is made from."""
+        Z = matrix_function(self.function, A, self.p, **self.options)
+        assert isinstance(Z, Tensor)
+        return Z
 
     def shape(self, given: Shape) -> Shape:
         """A matrix of the same size."""
         return expect(f"matrix_{self.function.name}", Spd, given, "matrix functions follow bilinear pooling")
 
     def extra_repr(self) -> str:
-        """Every option, as it would be written."""
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
 
@@ -77,21 +83,19 @@ class MatrixSqrt(MatrixFunction):
         MatrixSqrt(forward='newton_schulz', backward='auto', check=None, num_iters=5)
     """
 
-    function = SQRT
+    function = FUNCTIONS["sqrt"]
 
-    def forward(self, A: Tensor | Factored) -> Tensor:
-        """Z = A^{1/2}, shape (..., d, d), of A or of what it is made from."""
-        return sqrtm(A, **self.options)
+    def on_factored(self, A: Factored) -> Tensor | Factored:
+        """The same, not formed where the thin path is taken and no method is named."""
+        methods = {name: value for name, value in self.options.items() if name not in ("check", "thin")}
+        left_open = is_open(methods.pop("forward"), methods.pop("backward"), methods)
+        return factored_sqrt(A) if left_open and is_thin(A, self.thin) else self(A)
 
 
 class MatrixLog(MatrixFunction):
     """`bcnn.logm` as a module; the arguments are its options."""
 
-    function = LOG
-
-    def forward(self, A: Tensor | Factored) -> Tensor:
-        """Z = log(A), shape (..., d, d)."""
-        return logm(A, **self.options)
+    function = FUNCTIONS["log"]
 
 
 class MatrixPower(MatrixFunction):
@@ -107,20 +111,15 @@ class MatrixPower(MatrixFunction):
         ['p']
     """
 
-    function = POWER
+    function = FUNCTIONS["power"]
 
     def __init__(self, p: float = 0.5, *, learnable: bool = False, **options: Any):
         super().__init__(**options)
         if isinstance(p, bool) or not isinstance(p, Real) or not math.isfinite(p):
             raise ValueError(f"powm: expected `p` to be a number, got {p!r}; learnable=True makes a parameter of it.")
-        self.p: float | Tensor = nn.Parameter(torch.tensor(float(p))) if learnable else float(p)
-
-    def forward(self, A: Tensor | Factored) -> Tensor:
-        """Z = A^p, shape (..., d, d)."""
-        return powm(A, self.p, **self.options)
+        self.p = nn.Parameter(torch.tensor(float(p))) if learnable else float(p)
 
     def extra_repr(self) -> str:
-        """The exponent, then every option."""
         learnable = isinstance(self.p, Tensor)
         p = "?" if isinstance(self.p, Tensor) and self.p.is_meta else f"{float(torch.as_tensor(self.p).detach()):g}"
         return f"p={p}, learnable={learnable}, {super().extra_repr()}"

@@ -44,13 +44,20 @@ def flag(who: str, name: str, value: Any) -> None:
         raise ValueError(f"{who}: expected `{name}` to be True or False, got {value!r}.")
 
 
+def flag_or_none(who: str, name: str, value: Any) -> None:
+    """True, False, or None where the function may choose."""
+    if not isinstance(value, bool | None):
+        raise ValueError(f"{who}: expected `{name}` to be True, False or None, got {value!r}.")
+
+
 def function(who: str, name: str, value: Any) -> None:
     """Something to call."""
     if not callable(value):
         raise ValueError(f"{who}: expected `{name}` to be callable, got {value!r}.")
 
 
-_STEPS = number("a whole number >= 0", lambda n: n >= 0, Integral)
+MAX_STEPS = 1000  # far beyond where any method ends; a file that asks for more wants to keep the machine busy
+_STEPS = number(f"a whole number from 0 to {MAX_STEPS}", lambda n: 0 <= n <= MAX_STEPS, Integral)
 _POSITIVE = number("a number > 0", lambda x: 0 < x < math.inf)
 _RATIO = number("in (0, 1], the least eigenvalue over the scale", lambda x: 0 < x <= 1)
 
@@ -63,7 +70,7 @@ OPTIONS: dict[str, Check] = {
     "scale": one_of(SCALES, or_tensor=True),
     "scaled": flag,
     "solver": one_of(("auto", *SOLVERS)),
-    "solver_iters": number("a whole number >= 1", lambda n: n >= 1, Integral),
+    "solver_iters": number(f"a whole number from 1 to {MAX_STEPS}", lambda n: 1 <= n <= MAX_STEPS, Integral),
     "solver_lower": _RATIO,
     "tau": number("a number >= 0", lambda x: 0 <= x < math.inf),
     "report": function,

@@ -46,9 +46,9 @@ def available_pairs(function: str) -> list[tuple[str, str]]:
     return [
         (forward, backward)
         for forward, method in FORWARDS.items()
-        if method.functions is None or function in method.functions
+        if method.why_not(function) is None
         for backward, rule in BACKWARDS.items()
-        if rule.why_not(function, method) is None
+        if (rule.why_not(function) or rule.why_not_after(method)) is None
     ]
 
 
@@ -144,9 +144,9 @@ def _lookup(function: SpectralFunction, forward: str, backward: str) -> tuple[Fo
         raise unknown_name(who, "backward", backward, ("auto", *dict.fromkeys(b for _, b in pairs)))
     method, rule = FORWARDS[forward], BACKWARDS[backward]
     if (forward, backward) not in pairs:
-        reason = f"backward {backward!r} {rule.why_not(name, method)}"
-        if method.functions is not None and name not in method.functions:
-            reason = f"forward {forward!r} is for {', '.join(sorted(method.functions))}"
+        reason = f"backward {backward!r} {rule.why_not(name) or rule.why_not_after(method)}"
+        if method.why_not(name):
+            reason = f"forward {forward!r} {method.why_not(name)}"
         listed = "; ".join(
             f"{f} with {', '.join(b for g, b in pairs if g == f)}" for f in dict.fromkeys(f for f, _ in pairs)
         )

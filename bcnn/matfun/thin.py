@@ -20,6 +20,7 @@ Legend: X features in columns (..., d, n), divided by sqrt(n); Z = f(A); V, s of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from ..errors import SecondDerivativeError
 from ..linalg import spectrum
-from ..linalg.autodiff import full_precision, to_front
+from ..linalg.autodiff import BatchedFunction, apply, full_precision
 from ..linalg.operand import Factored
 from ..linalg.products import symmetric_product
 from .contract import SpectralFunction
@@ -42,12 +43,6 @@ MAX_SHARE_ACCELERATOR = 0.125
 _LEAST_SHARE = 1e-6
 
 
-def pays_off(X: Tensor) -> bool:
-    """Whether the thin path is the faster one for these features."""
-    share = MAX_SHARE_CPU if X.device.type == "cpu" else MAX_SHARE_ACCELERATOR
-    return X.shape[-1] <= share * X.shape[-2]
-
-
 def is_thin(A: Factored, thin: bool | None) -> bool:
     """Whether a function of this matrix goes through the Gram matrix: None where it is faster, True where it can.
 
@@ -56,7 +51,9 @@ def is_thin(A: Factored, thin: bool | None) -> bool:
     """
     if A.ridge is None or thin is False or torch.compiler.is_compiling():
         return False
-    return A.X.shape[-1] < A.X.shape[-2] if thin else pays_off(A.X)
+    d, n = A.X.shape[-2:]
+    share = MAX_SHARE_CPU if A.X.device.type == "cpu" else MAX_SHARE_ACCELERATOR
+    return n < d if thin else n <= share * d
 
 
 def thin_matrix_function(f: SpectralFunction, X: Tensor, ridge: Tensor, p: Tensor | float | None = None) -> Tensor:
@@ -77,7 +74,7 @@ def thin_matrix_function(f: SpectralFunction, X: Tensor, ridge: Tensor, p: Tenso
         Z, shape (..., d, d), of the dtype of X.
     """
     d, n = X.shape[-2:]
-    if n >= d:  # nothing is gained, and the ridge's own gradient is a difference of large numbers
+    if n >= d:
         raise ValueError(
             f"thin_matrix_function: expected fewer locations than channels, got {n} and {d}; pool first, and call the "
             "matrix function on A."
@@ -86,7 +83,7 @@ def thin_matrix_function(f: SpectralFunction, X: Tensor, ridge: Tensor, p: Tenso
     if f.dg_dp is not None:
         exponent = torch.as_tensor(p, dtype=spectrum.widest(X), device=X.device).expand(X.shape[:-2])
     with full_precision(X):
-        Z: Tensor = _Thin.apply(X, ridge, exponent, f)[0]
+        Z: Tensor = apply(_Thin, X, ridge, exponent, f)[0]
     return Z
 
 
@@ -106,7 +103,7 @@ def _spectrum(f: SpectralFunction, s: Tensor, ridge: Tensor, p: Tensor | None) -
     return _Spectrum(a, K, K[..., 0, 1:], p)
 
 
-class _Thin(torch.autograd.Function):
+class _Thin(BatchedFunction):
     """Z, then Y, V and s for the backward pass."""
 
     @staticmethod
@@ -135,7 +132,7 @@ class _Thin(torch.autograd.Function):
             return None, None, None, None
         ridge, p, Y, V, s = ctx.saved_tensors
         with full_precision(grad_Z):
-            grad_X, grad_ridge, grad_p = _ThinDerivative.apply(ridge, p, Y, V, s, grad_Z, ctx.f)
+            grad_X, grad_ridge, grad_p = apply(_ThinDerivative, ridge, p, Y, V, s, grad_Z, ctx.f)
         return grad_X, grad_ridge, None if p is None else grad_p, None
 
     @staticmethod
@@ -145,14 +142,8 @@ class _Thin(torch.autograd.Function):
             "matrix function, or form A first."
         )
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, tuple[int, ...]]:
-        *tensors, f = arguments
-        front = (to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims, strict=False))
-        return _Thin.apply(*front, f), (0, 0, 0, 0)
 
-
-class _ThinDerivative(torch.autograd.Function):
+class _ThinDerivative(BatchedFunction):
     """dL/dX, dL/dridge and dL/dp; a Function of its own so that a second derivative is refused, not silently wrong."""
 
     @staticmethod
@@ -174,7 +165,7 @@ class _ThinDerivative(torch.autograd.Function):
         return grad_X, grad_ridge.to(ridge.dtype), grad_p if p is None else grad_p.to(p.dtype)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], _: tuple[Tensor, ...]) -> None:
         ctx.wrapper = inputs[-1].wrapper
 
     @staticmethod
@@ -183,12 +174,6 @@ class _ThinDerivative(torch.autograd.Function):
             f"{ctx.wrapper}: second derivatives are not available on the thin path; pass thin=False to the matrix "
             "function: the square root has them then."
         )
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, tuple[int, ...]]:
-        *tensors, f = arguments
-        front = (to_front(t, dim, info.batch_size) for t, dim in zip(tensors, in_dims, strict=False))
-        return _ThinDerivative.apply(*front, f), (0, 0, 0)
 
 
 def _second_differences(f: SpectralFunction, s: Tensor, small: _Spectrum) -> Tensor:
@@ -202,7 +187,7 @@ def _second_differences(f: SpectralFunction, s: Tensor, small: _Spectrum) -> Ten
     return (again.K[..., 1:, 1:] - h_smaller) / larger
 
 
-def _trace_against(g: Any, trace_Q: Tensor, T_ii: Tensor, small: _Spectrum) -> Tensor:
+def _trace_against(g: Callable[..., Tensor], trace_Q: Tensor, T_ii: Tensor, small: _Spectrum) -> Tensor:
     """``<Q, U g(a) U^T>`` over all d eigenvalues of A, the ridge among them, from ``T_ii = s_i u_i^T Q u_i``."""
     ridge = small.a[..., :1]
     s = torch.maximum(small.a[..., 1:] - ridge, _LEAST_SHARE * ridge)

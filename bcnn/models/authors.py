@@ -17,8 +17,9 @@ from torch import Tensor
 
 from ..data.preprocess import Preprocessing
 from ..pooling.head import HeadConfig, make_config
-from .bcnn import BCNN, ModelConfig, skeleton
+from .bcnn import BCNN, ModelConfig
 from .branch import BranchConfig
+from .build import skeleton
 from .weights.formats import in_order, load_state
 
 _FEATURES, _CLASSIFIER, _ROOT = "feature_extractors.", "fc.", "m_sqrt."

@@ -20,7 +20,7 @@ class EnsembleConfig:
     """Everything that makes an ensemble except the values of its parameters, as plain data."""
 
     members: tuple[ModelConfig, ...]
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # of the scores as they come, so over the temperatures
 
     @property
     def backbone(self) -> str:
@@ -29,7 +29,7 @@ class EnsembleConfig:
 
     @property
     def num_classes(self) -> int | None:
-        """Of every member."""
+        """The number of scores."""
         return self.members[0].num_classes
 
     @property
@@ -39,11 +39,16 @@ class EnsembleConfig:
 
 
 class Ensemble(nn.Module):
-    """The weighted sum of the scores of several networks for the same classes.
+    r"""The weighted sum of the scores of several networks for the same classes, each over its own temperature.
+
+    .. math:: s = \sum_k \frac{w_k}{T_k} s_k, \qquad \mathrm{softmax}(s) \propto \prod_k p_k^{w_k}
+
+    So a network whose scores are large for no other reason than how it was trained does not outvote the others, and
+    with weights that sum to 1 the softmax is the geometric mean of the members' probabilities.
 
     Args:
-        members: networks with a scorer.
-        weights: of their scores; None: the mean.
+        members: networks with a scorer. `bcnn.load` sets their `temperature`, T; of others it is 1.
+        weights: w; None: the mean.
     """
 
     kind: ClassVar[str] = "ensemble"
@@ -67,7 +72,8 @@ class Ensemble(nn.Module):
                     f"{geometry(member.preprocessing)} and {geometry(own)}."
                 )
         self.members = nn.ModuleList(members)
-        self.register_buffer("weights", torch.tensor(given))
+        scaled = [weight / member.temperature for weight, member in zip(given, members, strict=True)]
+        self.register_buffer("weights", torch.tensor(scaled, device="cpu"))
         self.config = self.live_config()
 
     weights: Tensor

@@ -6,8 +6,9 @@ The header is readable in any text editor; years later the tensors and their mea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from .. import __version__
 from ..data.preprocess import Preprocessing
 from ..files import from_json, write_tensors
 from ..pooling.head import HeadConfig, from_first_version
-from .bcnn import BCNN, ModelConfig, skeleton
+from .bcnn import BCNN, ModelConfig
 from .branch import BranchConfig
+from .build import skeleton
 from .ensemble import Ensemble, EnsembleConfig
 
 FORMAT = "bcnn-model"
@@ -40,27 +42,6 @@ def model_config(content: Mapping[str, Any]) -> ModelConfig:
     return from_json(ModelConfig, parts)
 
 
-def _ensemble_config(content: Mapping[str, Any]) -> EnsembleConfig:
-    members = tuple(model_config(member) for member in content["members"])
-    return EnsembleConfig(members, tuple(content["weights"]))
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """What a file may hold."""
-
-    config: Callable[[Mapping[str, Any]], Any]
-    build: Callable[[Any], Any]
-
-
-KINDS: dict[str, _Kind] = {
-    "network": _Kind(model_config, skeleton),
-    "ensemble": _Kind(
-        _ensemble_config, lambda config: Ensemble([skeleton(member) for member in config.members], config.weights)
-    ),
-}
-
-
 def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = None) -> Path:
     """Write a network, or an ensemble of networks, to one .safetensors file, whole or not at all.
 
@@ -74,10 +55,10 @@ def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = N
             f"save: expected a network made by bcnn.build_model, got {type(model).__name__}; of a parallel wrapper "
             "pass its `module`, of a compiled one its `_orig_mod`."
         )
-    kind, config = model.kind, model.live_config()
+    config = model.live_config()
     copied = torch.contiguous_format  # a copy, since the members of an ensemble may share tensors
     tensors = {n: value.detach().cpu().clone(memory_format=copied) for n, value in model.state_dict().items()}
-    again = _empty(kind, config)
+    again = _empty(config)
     problems = _differences(tensors, again.state_dict()) or _other_parts(model, again)
     if problems:
         raise ValueError(
@@ -87,7 +68,7 @@ def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = N
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
-        "kind": kind,
+        "kind": model.kind,
         "written_by": f"bcnn {__version__}",
         "config": json.dumps(asdict(config)),
         "notes": json.dumps(notes or {}),
@@ -99,31 +80,49 @@ def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = N
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
     """A network or an ensemble from a file of `save`, in evaluation mode; a wrong file is refused with the reason."""
     tensors, about = _read(Path(path))
-    kind = about.get("kind", "network")
     try:
         content = json.loads(about["config"])
         if int(about["version"]) == 1:
             content, tensors = first_config(content), renamed(tensors)
-        config = KINDS[kind].config(content)
-        model = _empty(kind, config)
-    except (KeyError, TypeError, ValueError) as error:
+        config = _configuration(about.get("kind", "network"), content)
+        with torch.device("meta"):  # nothing is allocated before it is known that the file holds what it announces
+            problems = _differences(tensors, _empty(config).state_dict())
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         why = str(error).rstrip(".")
         raise ValueError(f"{path}: expected a configuration that this version knows, got {why}.") from None
-    problems = _differences(tensors, model.state_dict())
     if problems:
         raise ValueError(f"{path}: expected the tensors of {config.backbone}, got {problems}.")
+    model: Any = _empty(config)
     model.load_state_dict(tensors, assign=True)
     for module in model.modules():
         if hasattr(module, "frozen_until"):  # a backbone
-            module.freeze_until(module.frozen_until)  # type: ignore[operator]  # assigned parameters are new
+            module.freeze_until(module.frozen_until)  # assigned parameters are new
+    if isinstance(model, BCNN):
+        model.temperature = _temperature(Path(path), _notes(Path(path), about))
     return model.to(device).eval()
 
 
 def read_notes(path: str | Path) -> dict[str, Any]:
     """What was saved with a network besides it."""
-    _, about = _read(Path(path), tensors=False)
-    notes: dict[str, Any] = json.loads(about["notes"])
+    return _notes(Path(path), _read(Path(path), tensors=False)[1])
+
+
+def _notes(path: Path, about: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        notes = json.loads(about["notes"])
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path}: expected notes as JSON in the header, got {error!r}.") from None
+    if not isinstance(notes, dict):
+        raise ValueError(f"{path}: expected notes as a JSON object in the header, got {type(notes).__name__}.")
     return notes
+
+
+def _temperature(path: Path, notes: Mapping[str, Any]) -> float:
+    """What scores are divided by to become logits."""
+    given = notes.get("temperature", 1.0)
+    if type(given) not in (int, float) or not 0 < given < math.inf:
+        raise ValueError(f"{path}: expected a temperature > 0 in its notes, got {given!r}.")
+    return float(given)
 
 
 # --- what earlier versions wrote --------------------------------------------------------------------------------------
@@ -153,11 +152,20 @@ def renamed(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 # --- the parts of it --------------------------------------------------------------------------------------------------
 
 
-def _empty(kind: str, config: Any) -> nn.Module:
+def _configuration(kind: str, content: Mapping[str, Any]) -> ModelConfig | EnsembleConfig:
+    if kind == BCNN.kind:
+        return model_config(content)
+    if kind == Ensemble.kind:
+        return EnsembleConfig(tuple(map(model_config, content["members"])), tuple(content["weights"]))
+    raise ValueError(f"a model of kind {kind!r}")
+
+
+def _empty(config: ModelConfig | EnsembleConfig) -> Predictor:
     """A network of that configuration; random numbers elsewhere are not disturbed."""
     with torch.random.fork_rng(devices=[]):
-        module: nn.Module = KINDS[kind].build(config)
-        return module
+        if isinstance(config, ModelConfig):
+            return skeleton(config)
+        return Ensemble([skeleton(member) for member in config.members], config.weights)
 
 
 def _differences(tensors: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> str:

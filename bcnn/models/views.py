@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..data.preprocess import Preprocessing
+from .engines import DEFAULT_ENGINE, using
 
 
 @torch.inference_mode()
@@ -24,13 +25,14 @@ def in_views(
     flips: bool,
     precision: str = "float32",
     device: str = "cpu",
+    engine: str = DEFAULT_ENGINE,
 ) -> list[Tensor]:
     """What a network computes from squares of pixels: each of its results on the CPU, shape (images, views, ...).
 
     With `flips` the mirror image is a second view. Heads and scorers compute in float32, whatever the precision.
     """
     images = to_batch(pictures, preprocessing, device, flips=flips)
-    with autocast(precision, device):
+    with autocast(precision, device), using(engine):
         results = network(images)
     return [one.unflatten(0, (-1, len(pictures))).transpose(0, 1).cpu().contiguous() for one in results]
 

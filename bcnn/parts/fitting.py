@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,10 @@ class FittedPart(nn.Module):
     A subclass writes `fit(batches)`, ends it with `self.mark_fitted()`, and begins its `forward` with
     `self.check_fitted()`.
     """
+
+    # Whether a front is fitted on images with boxes: whole ones, each batch (images, boxes), the boxes (B, 4) from 0 to
+    # 1 in the square. Images without a box are left out.
+    wants_boxes: ClassVar[bool] = False
 
     fitted: Tensor
 
@@ -57,7 +61,7 @@ class _Reached(Exception):  # noqa: N818 - not an error
 def inputs_of(part: nn.Module, work: Callable[[], Any]) -> tuple[Any, ...]:
     """What a part is called with first while `work` is done; the rest of the work is left."""
 
-    def stop(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def stop(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         raise _Reached(inputs)
 
     handle = part.register_forward_pre_hook(stop)

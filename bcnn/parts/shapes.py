@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 
 @dataclass(frozen=True)
 class Shape:
     """One of the kinds below."""
+
+    kind: ClassVar[str] = "features"
 
     @property
     def size(self) -> int:
@@ -31,10 +33,10 @@ class Vector(Shape):
     """`length` numbers."""
 
     length: int
+    kind: ClassVar[str] = "a vector"
 
     @property
     def size(self) -> int:
-        """The length."""
         return self.length
 
     def __str__(self) -> str:
@@ -47,10 +49,10 @@ class Matrix(Shape):
 
     rows: int
     columns: int
+    kind: ClassVar[str] = "a matrix"
 
     @property
     def size(self) -> int:
-        """All entries."""
         return self.rows * self.columns
 
     def __str__(self) -> str:
@@ -62,10 +64,10 @@ class Spd(Shape):
     """A symmetric positive semi-definite matrix of `dim` x `dim`, formed or not."""
 
     dim: int
+    kind: ClassVar[str] = "a symmetric positive semi-definite matrix"
 
     @property
     def size(self) -> int:
-        """All entries, each of a pair counted."""
         return self.dim**2
 
     @property
@@ -77,17 +79,13 @@ class Spd(Shape):
         return f"a symmetric positive semi-definite {self.dim} x {self.dim} matrix"
 
 
-_NAMES = {
-    Maps: "features", Vector: "a vector", Matrix: "a matrix", Spd: "a symmetric positive semi-definite matrix"
-}  # fmt: skip
-
 S = TypeVar("S", bound=Shape)
 
 
 def expect(who: str, kind: type[S], given: Shape, remedy: str = "") -> S:
     """The shape itself, if it is of that kind; else an error that says what was expected and what came."""
     if not isinstance(given, kind):
-        raise ValueError(f"{who}: expected {_NAMES[kind]}, got {given}{'; ' + remedy if remedy else ''}.")
+        raise ValueError(f"{who}: expected {kind.kind}, got {given}{'; ' + remedy if remedy else ''}.")
     return given
 
 

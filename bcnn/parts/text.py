@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+_TOKENS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|.""", re.DOTALL)  # quoted text whole, else letters
 _FORM = re.compile(r"(?P<name>[\w./:@-]+)\s*(?P<inside>\(.*\))?", re.DOTALL)
 
 
@@ -71,17 +72,17 @@ def _value(node: ast.expr) -> Any:
 
 
 def split(text: str) -> list[str]:
-    """Texts of several parts, separated by commas that are not inside parentheses.
+    """Texts of several parts, separated by commas that are inside neither brackets nor quotes.
 
     Example:
         >>> split("vgg16(cut=relu4_3, proj_dim=64), alexnet")
         ['vgg16(cut=relu4_3, proj_dim=64)', 'alexnet']
     """
     found, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth == 0:
+    for token in _TOKENS.findall(text):
+        depth += (token in ("(", "[", "{")) - (token in (")", "]", "}"))
+        if token == "," and depth == 0:
             found.append("")
         else:
-            found[-1] += letter
+            found[-1] += token
     return [part.strip() for part in found if part.strip()]

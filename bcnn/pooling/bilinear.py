@@ -7,6 +7,8 @@ Legend: X features in columns (B, d, n), divided by sqrt(n); A pooled matrix (B,
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from ..linalg.operand import Factored
@@ -53,7 +55,7 @@ def bilinear_pool(
         tensor([[[2., 1.],
                  [1., 2.]]])
     """
-    return BilinearPool(eps=eps, eps_scale=eps_scale)(features, layout=layout, mask=mask).form()
+    return BilinearPool(eps=eps, eps_scale=eps_scale).forward(features, layout=layout, mask=mask).form()
 
 
 class BilinearPool(Pooling):
@@ -90,7 +92,7 @@ class BilinearPool(Pooling):
         """
         if self.eps_scale != "trace" or not self.eps:
             return None
-        return self.eps / (1 + self.eps * d**0.5)
+        return self.eps / (1 + self.eps * math.sqrt(d))
 
     @property
     def has_ridge(self) -> bool:
@@ -112,5 +114,4 @@ class BilinearPool(Pooling):
         return A
 
     def extra_repr(self) -> str:
-        """The ridge."""
         return f"eps={self.eps:g}, eps_scale={self.eps_scale!r}"

@@ -52,6 +52,7 @@ class Normalization(nn.Module):
 
     takes: ClassVar[str] = "entries"  # "spd": a whole matrix; "entries": each by itself; "vector": the descriptor
     weighted: ClassVar[bool] = False  # sums over entries, so has to know how often each stands in the matrix
+    takes_applied: ClassVar[bool] = False  # after a matrix function it wants that unapplied (`bcnn.matfun.thin_factor`)
 
     def shape(self, given: Shape) -> Shape:
         """The same as it is given."""

@@ -112,8 +112,10 @@ def ridge_of(pooled: Tensor | Factored, *, eps: float, eps_scale: str) -> Tensor
         if isinstance(pooled, Factored):
             wide = wide.mT @ wide if wide.shape[-1] < wide.shape[-2] else wide @ wide.mT
         size = torch.linalg.eigvalsh(wide)[..., -1]
-        return (eps * size).clamp_min(MIN_RIDGE).to(values.dtype)
-    trace = values.square().sum((-2, -1)) if isinstance(pooled, Factored) else values.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return torch.mul(size, eps).clamp_min(MIN_RIDGE).to(values.dtype)
+    trace: Tensor = (
+        values.square().sum((-2, -1)) if isinstance(pooled, Factored) else values.diagonal(dim1=-2, dim2=-1).sum(-1)
+    )
     return (eps * trace).clamp_min(MIN_RIDGE)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from numbers import Integral
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..errors import unknown_name
 from ..linalg.autodiff import full_precision
 from ..linalg.operand import Factored, formed
 from ..matfun.modules import MatrixFunction
+from ..matfun.thin_factor import Applied
 from ..parts.registry import Registry
 from ..parts.shapes import Maps, Matrix, Shape, Spd, Vector
 from . import POOLINGS
@@ -44,7 +45,20 @@ PRESETS: dict[str, HeadConfig] = {
     "bcnn": HeadConfig("bilinear(eps=0)", ("signed_sqrt", "l2")),  # Lin et al. 2015; Table 1, sgnsqrt(A)
     "improved_bcnn": HeadConfig("bilinear", ("matrix_sqrt", "signed_sqrt", "l2")),  # Table 1, A^(1/2) and sgnsqrt
     "o2p": HeadConfig("bilinear(eps=0.003)", ("matrix_log", "l2")),  # Carreira et al. 2012; Table 1, log(A)
+    # Other systems of Table 4, and after it: docs/systems_sketches.md.
+    "cbp": HeadConfig("bilinear(eps=0)", ("tensor_sketch", "signed_sqrt", "l2")),
+    "cbp_sqrt": HeadConfig("bilinear", ("matrix_sqrt", "tensor_sketch", "signed_sqrt", "l2")),
+    "kernel": HeadConfig("kernel", ("signed_sqrt", "l2")),
+    "mpn_cov": HeadConfig("covariance(eps=0)", ("matrix_sqrt",)),
+    "isqrt_cov": HeadConfig(
+        "covariance(eps=0)",
+        ("matrix_sqrt(forward='newton_schulz', backward='unrolled', num_iters=5, scale='trace')",),
+    ),
+    "g2denet": HeadConfig("moments", ("matrix_sqrt", "signed_sqrt", "l2")),
+    "monet": HeadConfig("moments", ("matrix_sqrt", "tensor_sketch(10000)", "signed_sqrt", "l2")),
+    "dropcov": HeadConfig("dropcov", ()),
 }
+PAPERS = ("average", "bcnn", "improved_bcnn", "o2p")  # the rows of Table 1, and the baseline
 
 
 class Head(nn.Module):
@@ -121,6 +135,16 @@ class Head(nn.Module):
         pooled: Tensor | Factored = self.pooling(*features, layout=self.config.layout, mask=mask)
         return pooled
 
+    def matrix(self, *features: Tensor, mask: Tensor | None = None) -> Tensor | Factored:
+        """The matrix after all normalizations, not formed as long as they work on its factor (`on_factored`)."""
+        pooled = self.pool(*features, mask=mask)
+        for module in self.normalizations:
+            if isinstance(pooled, Factored) and hasattr(module, "on_factored"):
+                pooled = module.on_factored(pooled)  # type: ignore[operator]
+            else:
+                pooled = module(pooled) if module.takes == "spd" else _globally(module, formed(pooled))
+        return pooled
+
     def normalize_matrix(self, matrix: Tensor) -> Tensor:
         """Descriptors of matrices (B, d, d) that are pooled already, such as stored ones; of vectors, after averages.
 
@@ -145,16 +169,21 @@ class Head(nn.Module):
         return self.shape(*map(Maps, channels)).length
 
     def extra_repr(self) -> str:
-        """Every option that is not a module of its own."""
         return f"layout={self.config.layout!r}, triangle={self.config.triangle!r}"
 
     # --- the stages ---------------------------------------------------------------------------------------------------
 
-    def _normalize(self, pooled: Tensor | Factored) -> Tensor:
+    def _normalize(self, pooled: Tensor | Factored | Applied) -> Tensor:
         """Matrix functions and what stands before them on whole matrices, the rest on entries, then on the vector."""
         modules = list(self.normalizations)
-        for module in modules[: self._whole]:
-            pooled = module(pooled) if module.takes == "spd" else _globally(module, formed(pooled))
+        for module, after in zip_longest(modules[: self._whole], modules[1 : self._whole]):
+            if module.takes != "spd":
+                pooled = _globally(module, formed(pooled))
+            elif isinstance(module, MatrixFunction) and getattr(after, "takes_applied", False):
+                assert not isinstance(pooled, Applied)
+                pooled = Applied(module, pooled)
+            else:
+                pooled = module(pooled)
         matrix = formed(pooled)
         weights = None
         if self.config.triangle and self._symmetric:
@@ -175,6 +204,12 @@ class Head(nn.Module):
 
     def _flat(self, shape: Shape) -> Vector:
         return Vector(shape.triangle if isinstance(shape, Spd) and self.config.triangle else shape.size)
+
+
+def _globally(module: nn.Module, matrix: Tensor) -> Tensor:
+    """A normalization of vectors on the entries of whole matrices."""
+    result: Tensor = module(matrix.flatten(1)).view_as(matrix)
+    return result
 
 
 def describe(
@@ -199,7 +234,7 @@ def describe(
     given = [features] if isinstance(features, Tensor) else list(features)
     axis = 2 if make_config(preset, **options).layout == "tokens" else 1
     channels = [f.shape[axis] for f in given if isinstance(f, Tensor) and f.ndim > axis]
-    return Head(preset, channels if len(channels) == len(given) else None, **options)(*given, mask=mask)
+    return Head(preset, channels if len(channels) == len(given) else None, **options).forward(*given, mask=mask)
 
 
 # --- configurations ---------------------------------------------------------------------------------------------------
@@ -229,10 +264,9 @@ def make_config(preset: str | HeadConfig, **options: Any) -> HeadConfig:
 
 def with_options(config: HeadConfig, options: Mapping[str, Any]) -> HeadConfig:
     """Options by name, each in the text of every part that takes it; one that no part takes is refused."""
-    texts = [(POOLINGS, config.pooling), *((NORMALIZATIONS, text) for text in config.normalize)]
     taken: set[str] = set()
     changed = []
-    for registry, text in texts:
+    for registry, text in _texts_in(config):
         own = {name: value for name, value in options.items() if name in options_of(registry, text)}
         if options.get("thin") and "thin" in taken:
             own.pop("thin", None)  # only the first function is given a matrix that is not formed
@@ -240,10 +274,19 @@ def with_options(config: HeadConfig, options: Mapping[str, Any]) -> HeadConfig:
         changed.append(str(registry.read(str(registry.read(text).with_options(**own)))))
     for name in options:
         if name not in taken:
-            known = dict.fromkeys(option for registry, text in texts for option in options_of(registry, text))
-            parts = ", ".join(registry.read(text).name for registry, text in texts)
-            raise unknown_name("head", f"option of {parts}:", name, (*HeadConfig.__dataclass_fields__, *known))
+            parts = ", ".join(registry.read(text).name for registry, text in _texts_in(config))
+            raise unknown_name("head", f"option of {parts}:", name, options_in(config))
     return replace(config, pooling=changed[0], normalize=tuple(changed[1:]))
+
+
+def _texts_in(config: HeadConfig) -> list[tuple[Registry, str]]:
+    return [(POOLINGS, config.pooling), *((NORMALIZATIONS, text) for text in config.normalize)]
+
+
+def options_in(config: HeadConfig) -> list[str]:
+    """The names of all options that `make_config` takes for such a head."""
+    of_parts = (option for registry, text in _texts_in(config) for option in options_of(registry, text))
+    return list(dict.fromkeys((*HeadConfig.__dataclass_fields__, *of_parts)))
 
 
 def options_of(registry: Registry, text: str) -> Sequence[str]:
@@ -300,7 +343,3 @@ def _check_thin(head: Head) -> None:
                 "head: expected thin=True with bilinear pooling, eps > 0 and a matrix function first, its methods not "
                 f"named, got {head.config}."
             )
-
-
-def _globally(module: nn.Module, matrix: Tensor) -> Tensor:
-    return module(matrix.flatten(1)).view_as(matrix)

@@ -11,9 +11,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..linalg.operand import Factored
 from ..matfun.modules import MatrixLog, MatrixPower, MatrixSqrt
 from ..parts.registry import Part, Registry
+from .cholesky_log import CholeskyLog
 from .contract import Normalization
+from .random_maclaurin import RandomMaclaurin
+from .signed_power import SignedPower
+from .singular_power import SingularPower
+from .tangent_power import TangentPower
+from .tensor_sketch import TensorSketch
 
 # Where the signed square root turns linear, relative to the mean entry, and the length below which l2 does so;
 # docs/pooling.md, "At zero".
@@ -113,7 +120,6 @@ class SignedSqrt(Normalization):
         return signed_sqrt(x, delta=self.delta, weights=weights)
 
     def extra_repr(self) -> str:
-        """Where it turns linear."""
         return f"delta={self.delta:g}"
 
 
@@ -133,7 +139,6 @@ class ShiftedSqrt(Normalization):
         return shifted_sqrt(x, delta=self.delta)
 
     def extra_repr(self) -> str:
-        """What is added below the root."""
         return f"delta={self.delta:g}"
 
 
@@ -154,8 +159,17 @@ class L2Normalize(Normalization):
         """Descriptors (..., m)."""
         return l2_normalize(x, length=self.length, weights=weights)
 
+    def on_factored(self, A: Factored) -> Factored:
+        """The same by the factor: ||A||_F from the smaller one of X^T X and X X^T, and the ridge."""
+        X, ridge = A.X, A.ridge
+        small = X.mT @ X if X.shape[-1] < X.shape[-2] else X @ X.mT
+        squared = small.square().sum((-2, -1)) + self.length**2
+        if ridge is not None:
+            squared = squared + 2 * ridge * X.square().sum((-2, -1)) + X.shape[-2] * ridge.square()
+        factor = squared.rsqrt()
+        return A._replace(X=X * factor.sqrt()[..., None, None], ridge=None if ridge is None else ridge * factor)
+
     def extra_repr(self) -> str:
-        """The length below which it turns linear."""
         return f"length={self.length:g}"
 
 
@@ -169,6 +183,12 @@ NORMALIZATIONS = Registry(
         "signed_sqrt": Part(SignedSqrt, "sign(x) sqrt(|x|), entry by entry"),
         "shifted_sqrt": Part(ShiftedSqrt, "the signed square root of the authors' released code"),
         "l2": Part(L2Normalize, "descriptors of length 1"),
+        "signed_power": Part(SignedPower, "sign(x) |x|^p, entry by entry; O2P has p = 0.75"),
+        "singular_power": Part(SingularPower, "U S^p V^T, a matrix power for the matrix of two networks"),
+        "tangent_power": Part(TangentPower, "(A^theta - I) / theta, of which log(A) is the limit"),
+        "cholesky_log": Part(CholeskyLog, "the logarithm of the Cholesky factor"),
+        "tensor_sketch": Part(TensorSketch, "the matrix before it, sketched: compact bilinear pooling, MoNet"),
+        "random_maclaurin": Part(RandomMaclaurin, "the matrix before it, sketched by random signs"),
     },
 )
 

@@ -68,7 +68,7 @@ def multiplicity(d: int, like: Tensor) -> Tensor:
 
 def _places(d: int, device: torch.device) -> Tensor:
     rows, columns = torch.triu_indices(d, d, device=device)
-    return rows * d + columns
+    return torch.add(rows * d, columns)
 
 
 def _multiplicity(d: int, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,53 +14,26 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class Row:
-    """One preset, and how much better it is than the preset before it."""
-
-    dataset: str
-    backbone: str
-    image_size: int
-    preset: str
-    accuracy: float
-    low: float
-    high: float
-    top5_accuracy: float | None
-    num_test: int
-    num_features: int
-    describe_s: float
-    fit_s: float
-    versions: Mapping[str, str]
-    against: str = ""
-    difference: float | None = None
-    p: float | None = None
-
-    def record(self) -> dict[str, Any]:
-        """The row as a line of comparison.csv."""
-        content = asdict(self)
-        versions = content.pop("versions")
-        return {**content, **versions}
-
-
-def _row(own: RunMetrics) -> Row:
-    assert own.test is not None
-    return Row(
-        own.dataset, own.backbone, own.image_size, own.preset, own.test.accuracy, *own.test.interval95,
-        own.test.top5_accuracy, own.test.num_test, own.num_features, own.time_s["describe"], own.time_s["fit"],
-        own.versions,
-    )  # fmt: skip
-
-
 def records_of(metrics: Sequence[RunMetrics], guesses: Sequence[Sequence[Prediction]]) -> list[dict[str, Any]]:
-    """One record per preset, each compared with the one before it."""
-    rows = [_row(own) for own in metrics]
+    """One record per preset, each compared with the one before it: a line of comparison.csv."""
     right = [[guess.is_right for guess in some] for some in guesses]
-    for i in range(1, len(rows)):
-        before = rows[i - 1]
-        difference = rows[i].accuracy - before.accuracy
-        p = paired_p(right[i], right[i - 1])
-        rows[i] = replace(rows[i], against=before.preset, difference=difference, p=p)
-    return [row.record() for row in rows]
+    records: list[dict[str, Any]] = []
+    for i, own in enumerate(metrics):
+        assert own.test is not None
+        low, high = own.test.interval95
+        record = {
+            "dataset": own.dataset, "backbone": own.backbone, "image_size": own.image_size, "preset": own.preset,
+            "accuracy": own.test.accuracy, "low": low, "high": high, "top5_accuracy": own.test.top5_accuracy,
+            "num_test": own.test.num_test, "descriptor_length": own.descriptor_length,
+            "describe_s": own.time_s["describe"], "fit_s": own.time_s["fit"],
+            "against": "", "difference": None, "p": None, **own.versions,
+        }  # fmt: skip
+        if records:
+            difference = own.test.accuracy - records[-1]["accuracy"]
+            p = paired_p(right[i], right[i - 1])
+            record |= {"against": records[-1]["preset"], "difference": difference, "p": p}
+        records.append(record)
+    return records
 
 
 def _plot(records: Sequence[Record]) -> Figure:
@@ -90,7 +62,7 @@ LAYOUT = Layout(
         Column("difference", "difference", lambda record: percent(record["difference"], sign="+")),
         Column("p", "p", ".2g"),
         Column("top5_accuracy", "top-5 %", lambda record: percent(record["top5_accuracy"])),
-        Column("num_features", "features"),
+        Column("descriptor_length", "numbers"),
         Column("describe_s", "describe s", ".0f"),
         Column("fit_s", "fit s", ".1f"),
     ),

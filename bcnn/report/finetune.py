@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -21,38 +21,10 @@ if TYPE_CHECKING:
 # Where, and how, not what; a row's name leaves them out.
 _UNNAMED = frozenset(
     {
-        "spec", "seed", "features", "preset", "batch", "workers", "device", "strict", "devices", "nodes", "memory_gb",
-        "on_nonfinite", "checkpoint_minutes", "checkpoint_activations", "cache_frozen",
+        "spec", "seed", "descriptors", "preset", "batch", "workers", "device", "strict", "devices", "nodes",
+        "memory_gb", "on_nonfinite", "checkpoint_minutes", "checkpoint_activations", "cache_frozen",
     }
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Row:
-    """Runs that differ in their seeds alone: means, and standard deviations where there are several."""
-
-    title: str  # of the table
-    name: str
-    num_seeds: int
-    before: float
-    before_sd: float | None
-    after: float
-    after_sd: float | None
-    gain: float
-    gain_sd: float | None
-    softmax: float
-    softmax_sd: float | None
-    best_epochs: str
-    num_skipped: int
-    num_exceptions: int
-    minutes: float
-    versions: Mapping[str, str]
-
-    def record(self) -> dict[str, Any]:
-        """The row as a line of comparison.csv."""
-        content = asdict(self)
-        versions = content.pop("versions")
-        return {**content, **versions}
 
 
 @dataclass(frozen=True)
@@ -64,6 +36,11 @@ class _Run:
     before: float
     after: float
     softmax: float
+
+    @property
+    def gain(self) -> float:
+        """What fine-tuning adds."""
+        return self.after - self.before
 
     @property
     def title(self) -> str:
@@ -85,14 +62,14 @@ def records_of(metrics: Sequence[RunMetrics]) -> list[dict[str, Any]]:
     tables: dict[str, list[_Run]] = defaultdict(list)
     for run in map(_checked, metrics):
         tables[run.title].append(run)
-    rows = []
+    records = []
     for title, members in tables.items():
         shared = _shared([run.metrics.config for run in members])
         groups: dict[str, list[_Run]] = defaultdict(list)
         for run in members:
             groups[run.name(shared)].append(run)
-        rows += [_row(title, name, runs) for name, runs in groups.items()]
-    return [row.record() for row in rows]
+        records += [_record(title, name, runs) for name, runs in groups.items()]
+    return records
 
 
 def _checked(own: RunMetrics) -> _Run:
@@ -116,31 +93,19 @@ def _text(value: Any) -> str:
     return " > ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _row(title: str, name: str, runs: Sequence[_Run]) -> Row:
-    before, after, softmax = ([getattr(run, what) for run in runs] for what in ("before", "after", "softmax"))
-    gain = [b - a for a, b in zip(before, after, strict=True)]
-    return Row(
-        title=title,
-        name=name,
-        num_seeds=len(runs),
-        before=mean(before),
-        before_sd=_deviation(before),
-        after=mean(after),
-        after_sd=_deviation(after),
-        gain=mean(gain),
-        gain_sd=_deviation(gain),
-        softmax=mean(softmax),
-        softmax_sd=_deviation(softmax),
-        best_epochs=" ".join(str(run.tuned.best_epoch) for run in runs),
-        num_skipped=sum(run.tuned.num_skipped for run in runs),
-        num_exceptions=sum(run.tuned.num_gradient_exceptions for run in runs),
-        minutes=mean(run.tuned.train_s for run in runs) / 60,
-        versions=runs[0].metrics.versions,
-    )
-
-
-def _deviation(values: Sequence[float]) -> float | None:
-    return stdev(values) if len(values) > 1 else None
+def _record(title: str, name: str, runs: Sequence[_Run]) -> dict[str, Any]:
+    """Means, and standard deviations where there are several: a line of comparison.csv."""
+    accuracies = {what: [getattr(run, what) for run in runs] for what in ("before", "after", "gain", "softmax")}
+    spread: dict[str, float | None] = {}
+    for what, values in accuracies.items():
+        spread |= {what: mean(values), f"{what}_sd": stdev(values) if len(values) > 1 else None}
+    return {
+        "title": title, "name": name, "num_seeds": len(runs), **spread,
+        "best_epochs": " ".join(str(run.tuned.best_epoch) for run in runs),
+        "num_skipped": sum(run.tuned.num_skipped for run in runs),
+        "num_exceptions": sum(run.tuned.num_gradient_exceptions for run in runs),
+        "minutes": mean(run.tuned.train_s for run in runs) / 60, **runs[0].metrics.versions,
+    }  # fmt: skip
 
 
 def _plot(records: Sequence[Record]) -> Figure:

@@ -38,4 +38,4 @@ def write_page(document: Document, path: Path) -> None:
 
 def data_uri(picture: Picture) -> str:
     """The picture as an address that contains it."""
-    return f"data:{picture.media_type};base64,{base64.b64encode(picture.content).decode('ascii')}"
+    return f"data:image/svg+xml;base64,{base64.b64encode(picture.content).decode('ascii')}"

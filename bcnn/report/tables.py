@@ -66,7 +66,7 @@ class Layout:
     bars: Mapping[str, str] = field(default_factory=dict)
     plot: Callable[[Sequence[Record]], Figure] | None = None
     caption: str = ""
-    is_bad: Callable[[Record], bool] = lambda record: False
+    is_bad: Callable[[Record], bool] = lambda _: False
 
     @property
     def shown(self) -> list[Column]:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import unknown_name
 from ..files import written_whole
-from ..options import Names, Option, check, declared_by, option, values_of, without_need
-from ..train.config import HOW as FINETUNE_HOW
-from ..train.config import PANEL as FINETUNE
-from ..train.config import FinetuneConfig, FinetuneSession
-from ..train.recipes import DEFAULT_RECIPE, with_recipe
+from ..finetune.config import HOW as FINETUNE_HOW
+from ..finetune.config import PANEL as FINETUNE
+from ..finetune.config import FinetuneConfig, FinetuneSession
+from ..finetune.recipes import DEFAULT_RECIPE, with_recipe
+from ..options import Names, Option, check, declared_by, option, without_need
 
 if TYPE_CHECKING:
-    from ..features.extract import ExtractOptions
+    from ..descriptors.extract import ExtractOptions
     from ..pooling.head import HeadConfig
 
 NETWORK, CLASSIFIER, WORK = "Network and pooling", "Classifier", "How the work is done"
@@ -99,7 +99,7 @@ class RunConfig:
         help="The rule for the gradient of the matrix function; see `bcnn methods`.",
     )
     num_iters: int | None = _network(
-        None, at_least=1, show_default="the method's", help="The number of steps of an iterative method."
+        None, at_least=1, at_most=1000, show_default="the method's", help="The number of steps of an iterative method."
     )
     proj_dim: int | None = _network(
         None,
@@ -110,7 +110,7 @@ class RunConfig:
     flips: bool = _network(True, help="Describe the mirrored image as well.")
     precision: str = _network(
         "float32",
-        choices=Names("features.extract", "PRECISIONS"),
+        choices=Names("descriptors.extract", "PRECISIONS"),
         help="The kind of numbers that the network computes with.",
     )
     classifier: str = _classifier(
@@ -128,6 +128,24 @@ class RunConfig:
         help="Bring the classifiers of the classes to one scale. The authors take the median.",
     )
     C: float = _classifier(1.0, above=0, help="The weight of the errors against the margin.")
+    boost: int | None = _classifier(
+        None,
+        at_least=1,
+        show_default="no boosting",
+        help="Boost networks for so many rounds, each on what those before it get wrong (BoostCNN). The result is an "
+        "ensemble. With --finetune a whole network is trained in every round.",
+    )
+    shrinkage: float = _classifier(
+        0.1, above=0, at_most=1, needs="boost", write_default=False, help="The share of each step that boosting takes."
+    )
+    boost_size: tuple[int, ...] = _classifier(
+        (),
+        at_least=1,
+        needs="boost",
+        write_default=False,
+        show_default="--size",
+        help="The side of the images in pixels. Repeat the option for several sizes, which the rounds take in turn.",
+    )
     seed: int = _work(
         0,
         at_least=0,
@@ -143,10 +161,17 @@ class RunConfig:
         show_default="a GPU if there is one, else cpu",
         help="The device that computes: cpu, or cuda (untested).",
     )
-    features: str | None = _work(
+    engine: str = _work(
+        "winograd",
+        choices=Names("models.engines", "ENGINES"),
+        write_default=False,
+        help="The way in which a frozen network is computed on a CPU: winograd needs half the time for large "
+        "convolutions, torch is torch's own. Descriptors agree to the rounding of float32.",
+    )
+    descriptors: str | None = _work(
         None,
         show_default="in the run folder",
-        help="A folder for the features, so that several runs can share them.",
+        help="A folder for the descriptors, so that several runs can share them.",
     )
     finetune: FinetuneConfig | None = option(
         None, panel=FINETUNE, help="Train the whole network first, as in Sec. 3.4 of the paper."
@@ -160,13 +185,17 @@ class RunConfig:
             raise ValueError(f"train: expected each preset once, got {', '.join(self.preset)}.")
         self._check_parts()
         if self.rescale == "auto":  # SVMs that were trained apart; chosen by cross-validation (docs/classifiers.md)
-            object.__setattr__(self, "rescale", _usual_rescale(self.classifier))
+            from ..classify import CLASSIFIERS
+
+            usual = "median" if CLASSIFIERS[self.classifier].one_vs_rest else "none"
+            object.__setattr__(self, "rescale", usual)
         for name in ("eps", "eps_scale"):
             if getattr(self, name) is not None and not any(map(self._takes_ridge, self.preset)):
                 raise ValueError(
                     f"train: expected a preset with a ridge for {name}, got {', '.join(self.preset)} alone."
                 )
         self._check_methods()
+        self._check_boost()
         _ = self.extraction  # checks its own part
 
     def _check_parts(self) -> None:
@@ -181,6 +210,15 @@ class RunConfig:
         if self.normalize is not None and self.normalize != ("none",):
             texts = tuple(str(NORMALIZATIONS.read(text)) for text in self.normalize)
             object.__setattr__(self, "normalize", texts or ("none",))
+
+    def _check_boost(self) -> None:
+        if self.boost is None:
+            return
+        if len(self.preset) > 1 or self.scorer != "linear":
+            raise ValueError(
+                "train: expected one preset and the linear scorer with boost, whose rounds fit linear classifiers, got "
+                f"{', '.join(self.preset)} and {self.scorer}."
+            )
 
     def _check_methods(self) -> None:
         if not self.methods:
@@ -233,16 +271,10 @@ class RunConfig:
     @property
     def extraction(self) -> ExtractOptions:
         """The part that concerns extraction."""
-        from ..features.extract import ExtractOptions
+        from ..descriptors.extract import ExtractOptions
 
-        return ExtractOptions(
-            flips=self.flips,
-            precision=self.precision,
-            batch=self.batch,
-            workers=self.workers,
-            strict=self.strict,
-            device=self.device,
-        )
+        names = ("flips", "precision", "batch", "workers", "strict", "device", "engine")
+        return ExtractOptions(**{name: getattr(self, name) for name in names})
 
     def result_part(self) -> dict[str, Any]:
         """The options that the result depends on."""
@@ -251,19 +283,12 @@ class RunConfig:
 
 # Change the way, not the result.
 HOW = tuple(name for name, declared in declared_by(RunConfig).items() if not declared.result)
-FINETUNE_FIELDS = tuple(declared_by(FinetuneConfig))
 OPTIONS: dict[str, Option] = {**declared_by(RunConfig), **declared_by(FinetuneConfig)}  # one level, as in YAML
-
-
-def _usual_rescale(classifier: str) -> str:
-    from ..classify import CLASSIFIERS
-
-    return "median" if CLASSIFIERS[classifier].one_vs_rest else "none"
 
 
 def to_plain(config: RunConfig) -> dict[str, Any]:
     """As YAML has it: one level, lists for tuples, options that are not set left out."""
-    values = {**values_of(config), **(values_of(config.finetune) if config.finetune else {})}
+    values = {**vars(config), **(vars(config.finetune) if config.finetune else {})}
     plain = {name: OPTIONS[name].write(value) for name, value in values.items()}
     return {name: value for name, value in plain.items() if value is not None}
 
@@ -283,7 +308,7 @@ def from_options(values: Mapping[str, Any]) -> RunConfig:
         raise ValueError(f"train: {lacking.name} needs {lacking.needs}; give both, or leave {lacking.name} out.")
     rest = dict(values)
     recipe = rest.pop("recipe", None)
-    own = {name: rest.pop(name) for name in FINETUNE_FIELDS if name in rest}
+    own = {name: rest.pop(name) for name in declared_by(FinetuneConfig) if name in rest}
     if not rest.pop("finetune", None):
         return RunConfig(**rest)
     return RunConfig(**rest, finetune=FinetuneConfig(**with_recipe(recipe or DEFAULT_RECIPE, own)))

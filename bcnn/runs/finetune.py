@@ -11,18 +11,29 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..classify.evaluate import Tested, fit_and_test
 from ..data.contract import TEST, TRAIN, Dataset, Sample
 from ..data.spec import load_dataset
-from ..features.extract import Extracted, extract
-from ..features.fitting import unreadable
-from ..features.folder import Features
-from ..features.team import Team
+from ..descriptors.extract import Extracted, extract
+from ..descriptors.fitting import unreadable
+from ..descriptors.folder import Descriptors
+from ..descriptors.team import Team
+from ..finetune import config as settings
+from ..finetune.checkpoint import LAST, State
+from ..finetune.config import FinetuneConfig
+from ..finetune.initialise import initialise
+from ..finetune.loop import Task
+from ..finetune.loop import finetune as descend
+from ..finetune.module import make_optimizer, memory_note
+from ..finetune.plan import hold_out
+from ..finetune.source import Pixels, Source, StoredMaps, store_maps
+from ..finetune.step import Images
 from ..metrics import METRICS, Accuracy, FineTuned
 from ..metrics import read as read_metrics
 from ..models.backbones.contract import Backbone
@@ -31,27 +42,18 @@ from ..parts.fitting import parts_to_fit
 from ..progress import Progress, silent, within
 from ..report import curves
 from ..report import finetune as report_finetune
-from ..train import config as settings
-from ..train.checkpoint import LAST, State
-from ..train.config import FinetuneConfig
-from ..train.initialise import initialise
-from ..train.loop import Task
-from ..train.loop import finetune as descend
-from ..train.module import make_optimizer, memory_note
-from ..train.plan import hold_out
-from ..train.source import Pixels, Source, StoredMaps, store_maps
-from ..train.step import Images
 from . import config as configs
 from .config import RunConfig
 from .finish import Trained, finish
 from .finish import test as test_network
 from .networks import networks
-from .train import check_trainable, claim, describe, fit_all
+from .place import held
+from .train import MAY_HOLD, check_trainable, claim, extract_all, fit_all
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-TUNED, FROZEN = "tuned_features", "frozen_maps"
+TUNED, FROZEN = "tuned_descriptors", "frozen_maps"
 
 
 @dataclass(frozen=True)
@@ -61,91 +63,77 @@ class _Run:
     config: RunConfig
     tuning: FinetuneConfig
     dataset: Dataset
-    frozen: dict[str, Path]  # folders of each preset's descriptors before fine-tuning
+    root: Path  # of descriptors before fine-tuning
     fabric: Fabric
     team: Team
     progress: Progress
 
+    def divided(self, broken: Container[str]) -> tuple[list[Sample], list[Sample]]:
+        """Training images, and those of them that are held out to choose the epoch on."""
+        good = [sample for sample in self.dataset.of(TRAIN) if sample.name not in broken]
+        share = 0.0 if self.tuning.select_on == settings.TEST else self.tuning.val_share
+        return hold_out(good, share, self.config.seed)
+
+    def describe(self, models: Mapping[str, BCNN], split: str) -> tuple[dict[str, Descriptors], Extracted]:
+        """Descriptors of one split before fine-tuning, of every preset."""
+        part, stage = replace(self.dataset, samples=self.dataset.of(split)), f"describing {split} images"
+        places, done = extract_all(
+            self.config, part, models, self.root / split, team=self.team, progress=self.progress, stage=stage
+        )
+        return {preset: Descriptors(place) for preset, place in places.items()}, done
+
 
 def finetune(
-    config: RunConfig,
-    out: Path,
-    fabric: Fabric,
-    *,
-    team: Team,
-    resume: bool = True,
-    progress: Progress = silent,
-    tick: Progress | None = None,
-    **report: Any,
+    config: RunConfig, out: Path, fabric: Fabric, *, team: Team, resume: bool = True, progress: Progress = silent
 ) -> tuple[list[Trained], Extracted]:
     """Everything, for every preset; what is done already is not done again.
 
     Args:
         config: with `finetune`.
         out: the run folder; one of another configuration is refused.
-        fabric: from `train.engine.start`.
+        fabric: from `finetune.engine.start`.
         team: the processes that share the work.
         resume: go on where an earlier session ended; else the training begins anew.
         progress: hears of every stage.
-        tick: the same under its old name.
-        **report: passed to `build_model`, for the download of weights.
     """
     assert config.finetune is not None
-    progress = tick or progress
     dataset = load_dataset(config.spec)
     check_trainable(dataset, config.spec)
     places = configs.folders(out, config.preset)
-    finished = team.lead(lambda: _claim(config, dataset, out, list(places.values()), resume=resume))
-    if len(finished) == len(places):
-        return _read_all(places, dataset, out, team)
-    models = networks(config, dataset, **report)
-    for model in models.values():
-        _try(model, config.finetune, len(dataset.classes))
-    root = Path(config.features) if config.features else out / "features"
-    _fit(config, dataset, models, root, team, progress)
-
-    def before(split: str) -> tuple[dict[str, Path], Extracted]:
-        part, stage = replace(dataset, samples=dataset.of(split)), f"describing {split} images"
-        return describe(config, part, models, root / split, team=team, progress=progress, stage=stage)
-
-    frozen, done = before(TRAIN)
-    broken = done.broken
-    if config.finetune.select_on == settings.TEST:
-        broken = broken | before(TEST)[1].broken
-    run = _Run(config, config.finetune, dataset, frozen, fabric, team, progress)
-    tuned = {
-        preset: _train(run, preset, models[preset], folder, broken, resume=resume)
-        for preset, folder in places.items()
-        if folder not in finished
-    }
-    tests, of_tests = before(TEST)
-    for preset, (model, state) in tuned.items():
-        _finish(run, preset, model, state, places[preset], Features(tests[preset]))
-    team.wait()
-    done = Extracted(len(dataset.samples), done.num_done + of_tests.num_done, done.broken | of_tests.broken)
-    runs, _ = _read_all(places, dataset, out, team)
-    return runs, done
+    with ExitStack() as stack:
+        team.lead(lambda: stack.enter_context(held(out, "train", may_hold=MAY_HOLD)))
+        finished = team.lead(lambda: _claim(config, dataset, out, list(places.values()), resume=resume))
+        if len(finished) == len(places):
+            return _read_all(places, dataset, out, team)
+        models = networks(config, dataset)
+        for model in models.values():
+            _try(model, config.finetune, len(dataset.classes))
+        root = Path(config.descriptors) if config.descriptors else out / "descriptors"
+        run = _Run(config, config.finetune, dataset, root, fabric, team, progress)
+        _fit(run, models)
+        frozen, done = run.describe(models, TRAIN)
+        broken = done.broken
+        if config.finetune.select_on == settings.TEST:
+            broken = broken | run.describe(models, TEST)[1].broken
+        tuned = {
+            preset: _train(run, preset, models[preset], frozen[preset], folder, broken, resume=resume)
+            for preset, folder in places.items()
+            if folder not in finished
+        }
+        tests, of_tests = run.describe(models, TEST)
+        for preset, (model, state) in tuned.items():
+            _finish(run, preset, model, state, places[preset], (frozen[preset], tests[preset]))
+        team.wait()
+        done = Extracted(len(dataset.samples), done.num_done + of_tests.num_done, done.broken | of_tests.broken)
+        return _read_all(places, dataset, out, team)[0], done
 
 
-def _fit(
-    config: RunConfig, dataset: Dataset, models: Mapping[str, BCNN], root: Path, team: Team, progress: Progress
-) -> None:
+def _fit(run: _Run, models: Mapping[str, BCNN]) -> None:
     """Fit parts that need data on training images that are not held out."""
-    assert config.finetune is not None
-    if not any(map(parts_to_fit, models.values())):
-        return
-    samples = dataset.of(TRAIN)
-    broken = unreadable(samples, next(iter(models.values())), config.extraction)
-    chosen = _divided(config, [sample for sample in samples if sample.name not in broken])[0]
-    fit_all(models, chosen, root, config.extraction, team=team, progress=progress)
-
-
-def _divided(config: RunConfig, good: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """Training images, and those of them that are held out to choose the epoch on."""
-    assert config.finetune is not None
-    if config.finetune.select_on == settings.TEST:
-        return list(good), []
-    return hold_out(good, config.finetune.val_share, config.seed)
+    if any(map(parts_to_fit, models.values())):
+        options = run.config.extraction
+        broken = unreadable(run.dataset.of(TRAIN), next(iter(models.values())), options)
+        fit_all(models, run.divided(broken)[0], run.root, options, team=run.team, progress=run.progress)
 
 
 def _try(model: BCNN, tuning: FinetuneConfig, num_classes: int) -> None:
@@ -195,19 +183,18 @@ def _read_all(places: Mapping[str, Path], dataset: Dataset, out: Path, team: Tea
 
 
 def _train(
-    run: _Run, preset: str, model: BCNN, folder: Path, broken: dict[str, str], *, resume: bool
+    run: _Run, preset: str, model: BCNN, stored: Descriptors, folder: Path, broken: Container[str], *, resume: bool
 ) -> tuple[BCNN, State]:
-    """From the frozen network to the best one."""
+    """From the frozen network, whose descriptors are stored, to the best one."""
     config, tuning = run.config, run.tuning
-    good = [sample for sample in run.dataset.of(TRAIN) if sample.name not in broken]
-    chosen, held_out = _divided(config, good)
+    chosen, held_out = run.divided(broken)
     if tuning.select_on == settings.TEST:
         held_out = [sample for sample in run.dataset.of(TEST) if sample.name not in broken]
-    features, progress = Features(run.frozen[preset]), within(run.progress, f"{preset}: ")
+    progress = within(run.progress, f"{preset}: ")
     if resume and run.team.lead((folder / LAST).exists):  # it holds a scorer
         start = with_scorer(copy.deepcopy(model), len(run.dataset.classes))
     else:
-        start = initialise(model, features, {s.name for s in chosen}, c=tuning.init_c, team=run.team, progress=progress)
+        start = initialise(model, stored, {s.name for s in chosen}, c=tuning.init_c, team=run.team, progress=progress)
     _frozen(start, tuning)
     layer, sources = _sources(run, start, (chosen, held_out), folder)
     task = Task(
@@ -220,7 +207,7 @@ def _train(
         seed=config.seed,
         batch=config.batch,
         folder=folder,
-        identity={**config.result_part(), "preset": preset, "images": features.config.listing},
+        identity={**config.result_part(), "preset": preset, "images": stored.config.listing},
     )
     return start, descend(task, run.fabric, resume=resume, progress=progress)
 
@@ -246,8 +233,13 @@ def _sources(
 # --- afterwards -------------------------------------------------------------------------------------------------------
 
 
-def _finish(run: _Run, preset: str, model: BCNN, state: State, folder: Path, tests: Features) -> None:
-    """Describe with the tuned network, put SVMs in the place of a linear scorer, evaluate before and after."""
+def _finish(
+    run: _Run, preset: str, model: BCNN, state: State, folder: Path, frozen: tuple[Descriptors, Descriptors]
+) -> None:
+    """Describe with the tuned network, put SVMs in the place of a linear scorer, evaluate before and after.
+
+    The descriptors of the network before are those of training and of test images.
+    """
     bare = with_scorer(model, None)
     place = folder / TUNED
     progress = within(run.progress, f"{preset}: ")
@@ -255,17 +247,17 @@ def _finish(run: _Run, preset: str, model: BCNN, state: State, folder: Path, tes
     extract(run.dataset, {place: bare}, run.config.extraction, team=run.team, progress=progress, stage=stage)
     if not run.team.leads:
         return
-    features = Features(place)
-    record = _record(run, model, state, _before(run, preset, tests, progress), test_network(model, features))
+    descriptors = Descriptors(place)
+    record = _record(run, model, state, _before(run, *frozen, progress), test_network(model, descriptors))
     curves.plot(state.history, state.best_epoch, folder / "curves.png", selected_on=record.selected_on)
     whole = bare if model.scorer.is_linear else model  # type: ignore[union-attr]
-    finish(preset, folder, run.config, run.dataset, whole, features, run.progress, record)
+    finish(preset, folder, run.config, run.dataset, whole, descriptors, run.progress, record)
 
 
-def _before(run: _Run, preset: str, tests: Features, progress: Progress) -> Tested:
+def _before(run: _Run, train: Descriptors, tests: Descriptors, progress: Progress) -> Tested:
     """What the same classifier makes of the network as it was."""
     done = fit_and_test(
-        Features(run.frozen[preset]).matrix(TRAIN), tests.matrix(TEST), len(run.dataset.classes),
+        train.matrix(TRAIN), tests.matrix(TEST), len(run.dataset.classes),
         kind=run.config.classifier, C=run.config.C, calibrate=False, rescale=run.config.rescale, seed=run.config.seed,
         progress=within(progress, "before fine-tuning, "),
     )  # fmt: skip

@@ -20,10 +20,11 @@ from ..classify.accuracy import Evaluation
 from ..classify.evaluate import Tested, fit_rows, score_rows
 from ..classify.gram import scores as linear_scores
 from ..data.contract import TEST, TRAIN, Dataset
-from ..features.folder import FeatureRows, Features
+from ..descriptors.folder import DescriptorRows, Descriptors
 from ..files import written_whole
 from ..metrics import (
     METRICS,
+    MODEL,
     EvaluationMetrics,
     FineTuned,
     FittedClassifier,
@@ -39,9 +40,7 @@ from ..progress import Progress, within
 from ..report import classes as pictures
 from . import config as configs
 from .config import RunConfig
-from .predictions import predictions_of, write_predictions
-
-MODEL = "model.safetensors"
+from .predictions import predictions_of, to_csv
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def finish(
     config: RunConfig,
     dataset: Dataset,
     model: BCNN,
-    features: Features,
+    descriptors: Descriptors,
     progress: Progress,
     finetuned: FineTuned | None = None,
 ) -> Trained:
@@ -71,30 +70,30 @@ def finish(
 
     A network that comes with a scorer was trained with it, and keeps it: no classifier is fitted then.
     """
-    scored = _trained(model) if model.scorer is not None else _fitted(preset, config, model, features, progress)
+    scored = _trained(model) if model.scorer is not None else _fitted(preset, config, model, descriptors, progress)
     whole, about, time_s = scored
-    tested, rows = test(whole, features), features.matrix(TEST).rows
-    names = [features.entries[row].name for row in rows]
+    tested, rows = test(whole, descriptors), descriptors.matrix(TEST).rows
+    names = [descriptors.entries[row].name for row in rows]
     predictions = predictions_of(tested.scores / about.temperature, names, dataset.classes, tested.labels)
     evaluation = tested.evaluation(about.temperature)
     metrics = RunMetrics(
         preset=preset,
         dataset=dataset.name,
-        listing=features.config.listing,
-        images=features.content,
+        listing=descriptors.config.listing,
+        images=descriptors.content,
         num_classes=len(dataset.classes),
-        broken=features.broken,
+        broken=descriptors.broken,
         backbone=model.config.backbone,
         image_size=model.preprocessing.size,
-        num_features=model.descriptor_length,
+        descriptor_length=model.descriptor_length,
         seed=config.seed,
         config=configs.to_plain(config),
-        versions=machine.describe(),
+        versions=machine.facts(),
         finetune=finetuned,
-        num_train=len(features.matrix(TRAIN).rows),
+        num_train=len(descriptors.matrix(TRAIN).rows),
         test=measured(evaluation, dataset.classes) if evaluation else None,
         classifier=about,
-        time_s={"describe": features.time_s, **time_s},
+        time_s={"describe": descriptors.time_s, **time_s},
     )
     notes = Notes(
         classes=dataset.classes,
@@ -111,12 +110,12 @@ def finish(
     return Trained(preset, folder, metrics, predictions)
 
 
-def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, progress: Progress) -> _Scored:
+def _fitted(preset: str, config: RunConfig, model: BCNN, descriptors: Descriptors, progress: Progress) -> _Scored:
     """The scorer from a linear classifier on the descriptors."""
-    classes = features.classes
+    classes = descriptors.classes
     start = time.perf_counter()
     fitted = fit_rows(
-        features.matrix(TRAIN),
+        descriptors.matrix(TRAIN),
         len(classes),
         kind=config.classifier,
         C=config.C,
@@ -126,7 +125,8 @@ def _fitted(preset: str, config: RunConfig, model: BCNN, features: Features, pro
     )
     spent = {"fit": time.perf_counter() - start, **{f"fit: {stage}": s for stage, s in fitted.time_s.items()}}
     about = read_as(FittedClassifier, {**vars(fitted), "untrained": [classes[i] for i in fitted.absent]})
-    return with_scorer(model, len(classes), fitted.weight, fitted.bias), about, spent
+    rows = descriptors.matrix(TRAIN).parts()
+    return with_scorer(model, len(classes), fitted.weight, fitted.bias, rows), about, spent
 
 
 def _trained(model: BCNN) -> _Scored:
@@ -139,17 +139,17 @@ def _trained(model: BCNN) -> _Scored:
 
 
 @torch.inference_mode()
-def test(model: BCNN, features: Features) -> Tested:
+def test(model: BCNN, descriptors: Descriptors) -> Tested:
     """What a network's own scorer says of the test images, from their descriptors."""
     scorer: Any = model.scorer
 
-    def score(rows: FeatureRows) -> Tensor:
+    def score(rows: DescriptorRows) -> Tensor:
         if scorer.is_linear:
             return linear_scores(rows, scorer.weight.detach().cpu(), scorer.bias.detach().cpu())
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
         return torch.cat([model.score(part.to(device)).double().cpu() for part in rows.parts()])
 
-    return score_rows(features.matrix(TEST), score, len(features.classes))
+    return score_rows(descriptors.matrix(TEST), score, len(descriptors.classes))
 
 
 def measured(evaluation: Evaluation, classes: tuple[str, ...]) -> Measured:
@@ -168,7 +168,8 @@ def write_results(
     dataset: Dataset,
 ) -> None:
     """Write metrics.json, predictions.csv and, where there are test images, the pictures."""
-    write_predictions(predictions, folder / "predictions.csv")
+    with written_whole(folder / "predictions.csv") as temporary:
+        temporary.write_text(to_csv(predictions), encoding="utf-8")
     if evaluation is not None:
         pictures.plot_confusion(evaluation.confusion.numpy(), dataset.classes, folder / "confusion.png")
         pictures.plot_mistakes(predictions, {s.name: s for s in dataset.samples}, folder / "mistakes.png")

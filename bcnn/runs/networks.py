@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from ..data.contract import Dataset
-from ..features.extract import for_dataset
-from ..models.bcnn import BCNN, build_model, with_head
+from ..descriptors.extract import for_dataset
+from ..models.bcnn import BCNN, with_head
+from ..models.build import build_model
 from ..parts.text import split
 from .config import RunConfig
 

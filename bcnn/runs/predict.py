@@ -16,18 +16,17 @@ import torch
 from torch import Tensor
 
 from .. import machine
-from ..classify.accuracy import evaluate_scores
 from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.folder import images_in
 from ..data.spec import load_dataset
-from ..features.bfloat16 import avoid_broken_amx
-from ..features.extract import ExtractOptions, batches, decoded, unless_strict
-from ..features.folder import digest_of, listed
-from ..metrics import METRICS, EvaluationMetrics, Notes, Prediction, read_as
+from ..descriptors.bfloat16 import avoid_broken_amx
+from ..descriptors.extract import ExtractOptions, batches, decoded, unless_strict
+from ..descriptors.folder import digest_of, listed
+from ..metrics import METRICS, MODEL, EvaluationMetrics, Notes, Prediction, read_as
 from ..models.files import Predictor, load, read_notes
 from ..models.views import in_views
 from ..progress import Progress, silent
-from .finish import MODEL, measured, write_results
+from .place import claim_folder
 from .predictions import predictions_of
 
 STAGE = "looking at images"
@@ -47,7 +46,7 @@ class Recognizer:
         options = self.options
         (scores,) = in_views(
             pictures, self.model.preprocessing, lambda images: [self.model(images)],
-            flips=options.flips, precision=options.precision, device=options.device,
+            flips=options.flips, precision=options.precision, device=options.device, engine=options.engine,
         )  # fmt: skip
         return scores.mean(1) / self.temperature
 
@@ -63,11 +62,20 @@ def open_run(run: str | Path, **options: Any) -> Recognizer:
             f"{path}: expected a network with class names, as bcnn train writes it, got one without; "
             "save it with notes={'classes': [...]}."
         )
-    notes = read_as(Notes, content)
+    try:
+        notes = read_as(Notes, content)
+        how = ExtractOptions(flips=bool(notes.flips), precision=notes.precision, **options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: expected the notes of bcnn train in its header, got: {error}.") from None
     if notes.precision == "bf16":
         avoid_broken_amx()
-    how = ExtractOptions(flips=notes.flips, precision=notes.precision, **options)
-    return Recognizer(load(path, device=how.device), notes.classes, notes.temperature, how)
+    model = load(path, device=how.device)
+    if model.config.num_classes != len(notes.classes):
+        raise ValueError(
+            f"{path}: expected as many class names as the network has scores, {model.config.num_classes}, got "
+            f"{len(notes.classes)}."
+        )
+    return Recognizer(model, notes.classes, notes.temperature, how)
 
 
 def _model_in(folder: Path) -> Path:
@@ -136,6 +144,9 @@ def evaluate(
         split: "test", "train" or "all".
         progress: hears how many images are done.
     """
+    from ..classify.accuracy import evaluate_scores  # they bring SciPy along, which predictions do without
+    from .finish import measured, write_results
+
     dataset = _with_known_classes(load_dataset(spec), recognizer.classes)
     _check_place(out, dataset, split)
     samples = dataset.samples if split == "all" else dataset.of(split)
@@ -158,7 +169,7 @@ def evaluate(
         split=split,
         listing=digest_of(listed(dataset), dataset.classes),
         broken=broken,
-        versions=machine.describe(),
+        versions=machine.facts(),
         test=measured(evaluation, recognizer.classes),
     )
     write_results(out, metrics, predictions, evaluation, dataset)
@@ -167,7 +178,7 @@ def evaluate(
 
 def _check_place(out: Path, dataset: Dataset, split: str) -> None:
     """Make the folder now, and leave another dataset's results alone."""
-    out.mkdir(parents=True, exist_ok=True)
+    claim_folder(out, "evaluate")
     path = out / METRICS
     if path.exists():
         stored = json.loads(path.read_text())

@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ..data.contract import shown
-from ..files import written_whole
 from ..metrics import Prediction
 
 TOP = 5
@@ -49,15 +47,18 @@ def to_csv(predictions: Sequence[Prediction], *, top: int = TOP) -> str:
     columns = [f"{what}{i + 1}" for i in range(top) for what in ("class", "probability")]
     writer.writerow(["image", *(["truth"] if known else []), *columns])
     for prediction in predictions:
-        values = [value for name, p in prediction.top[:top] for value in (text_of(name), f"{p:.6f}")]
-        writer.writerow([text_of(prediction.name), *([text_of(prediction.truth or "")] if known else []), *values])
+        values = [value for name, p in prediction.top[:top] for value in (cell(name), f"{p:.6f}")]
+        writer.writerow([cell(prediction.name), *([cell(prediction.truth or "")] if known else []), *values])
     return text.getvalue()
 
 
-def write_predictions(predictions: Sequence[Prediction], path: Path) -> None:
-    """Write predictions to a CSV file."""
-    with written_whole(path) as temporary:
-        temporary.write_text(to_csv(predictions), encoding="utf-8")
+def cell(name: str) -> str:
+    """A name as the cell of a table: on one line, and never a formula, which spreadsheets would compute.
+
+    What begins like a formula gets an apostrophe in front, as spreadsheets themselves write text.
+    """
+    name = shown(name)
+    return f"'{name}" if name.startswith(("=", "+", "-", "@")) else name
 
 
 def text_of(name: str) -> str:

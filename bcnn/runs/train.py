@@ -4,22 +4,22 @@ Paper: Sec. 3.2, "Training and evaluation", without fine-tuning: one-vs-rest lin
 predictions averaged over an image and its flipped copy. Training takes both views as well.
 
 A run folder holds config.yaml, metrics.json, predictions.csv, model.safetensors, confusion.png, mistakes.png and the
-descriptors in features/; with several presets, one such folder each and their comparison.
+descriptors in descriptors/; with several presets, one such folder each and their comparison.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.spec import load_dataset
-from ..features.extract import Extracted, ExtractOptions, extract
-from ..features.fitting import fit_or_read
-from ..features.folder import Features, digest_of, listed
-from ..features.team import Team
+from ..descriptors.extract import Extracted, ExtractOptions, extract
+from ..descriptors.fitting import fit_or_read
+from ..descriptors.folder import Descriptors, digest_of, listed
+from ..descriptors.team import Team
 from ..metrics import METRICS
 from ..models.bcnn import BCNN
 from ..progress import Progress, silent, within
@@ -29,6 +29,9 @@ from . import config as configs
 from .config import RunConfig
 from .finish import Trained, finish
 from .networks import networks
+from .place import held
+
+MAY_HOLD = ("descriptors",)  # what may be in a run folder before the run: images that were described by `bcnn extract`
 
 
 def train(
@@ -37,7 +40,6 @@ def train(
     *,
     team: Team | None = None,
     progress: Progress = silent,
-    **report: Any,
 ) -> tuple[list[Trained], Extracted]:
     """Describe, classify, evaluate, and write it all down; only the leader of a team does more than describe.
 
@@ -46,28 +48,31 @@ def train(
         out: the run folder; one of another configuration is refused.
         team: the processes that share the work.
         progress: hears of every stage.
-        **report: passed to `build_model`, for the download of weights.
     """
     team = team or Team()
     dataset = load_dataset(config.spec)
     check_trainable(dataset, config.spec)
     check_scorer(config)
-    models = networks(config, dataset, **report)
-    team.lead(lambda: claim(config, dataset, out))
-    root = Path(config.features) if config.features else out / "features"
-    fit_all(models, dataset.of(TRAIN), root, config.extraction, team=team, progress=progress)
-    features, done = describe(config, dataset, models, root, team=team, progress=progress)
-    if not team.leads:
-        return [], done
-    runs = []
-    for preset, folder in configs.folders(out, config.preset).items():
-        runs.append(finish(preset, folder, config, dataset, models[preset], Features(features[preset]), progress))
-    if len(runs) > 1:
-        comparison.write([run.metrics for run in runs], [run.predictions for run in runs], out)
-    return runs, done
+    models = networks(config, dataset)
+    with ExitStack() as stack:
+        team.lead(lambda: stack.enter_context(held(out, "train", may_hold=MAY_HOLD)))
+        team.lead(lambda: claim(config, dataset, out))
+        root = Path(config.descriptors) if config.descriptors else out / "descriptors"
+        fit_all(models, dataset.of(TRAIN), root, config.extraction, team=team, progress=progress)
+        descriptors, done = extract_all(config, dataset, models, root, team=team, progress=progress)
+        if not team.leads:
+            return [], done
+        runs = []
+        for preset, folder in configs.folders(out, config.preset).items():
+            runs.append(
+                finish(preset, folder, config, dataset, models[preset], Descriptors(descriptors[preset]), progress)
+            )
+        if len(runs) > 1:
+            comparison.write([run.metrics for run in runs], [run.predictions for run in runs], out)
+        return runs, done
 
 
-def describe(
+def extract_all(
     config: RunConfig,
     dataset: Dataset,
     models: Mapping[str, BCNN],
@@ -145,7 +150,7 @@ def claim(config: RunConfig, dataset: Dataset, out: Path, *, begun: tuple[str, .
             details = "others" if name == "images" else f"{stored.get(name)!r} instead of {wanted.get(name)!r}"
             raise ValueError(
                 f"train: expected {out} to be new or a run of the same configuration, got one with {name} {details}; "
-                "choose another --out (features can be shared: --features)."
+                "choose another --out (descriptors can be shared: --descriptors)."
             )
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -21,13 +22,20 @@ class Scorer(nn.Module):
     """
 
     takes: ClassVar[type[Shape]] = Vector  # descriptors; `Spd`: pooled matrices that are not formed, no normalizations
+    takes_normalized: ClassVar[bool] = False  # `Spd` after normalizations, too: symmetric, formed where need be
     can_start: ClassVar[bool] = False  # whether it can take over a linear classifier on descriptors (`start_from`)
     is_linear: ClassVar[bool] = False  # whether it is then that very classifier, so that SVMs can take its place
+
+    looks_at_descriptors: ClassVar[bool] = False  # whether `look_at` has to come before `start_from`
 
     num_classes: int
 
     def forward(self, given: Tensor | Factored) -> Tensor:
         """Scores, shape (B, num_classes)."""
+        raise NotImplementedError
+
+    def look_at(self, descriptors: Iterable[Tensor]) -> None:
+        """Find what it has to know from the descriptors of training images, some rows (n, D) at a time."""
         raise NotImplementedError
 
     def start_from(self, weight: Tensor, bias: Tensor) -> None:

@@ -40,5 +40,4 @@ class LinearScorer(Scorer):
         self.bias.copy_(bias)
 
     def extra_repr(self) -> str:
-        """The size."""
         return f"{self.weight.shape[1]}, {self.num_classes}"

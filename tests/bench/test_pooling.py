@@ -5,6 +5,7 @@ import torch
 from typer.testing import CliRunner
 
 from bcnn.bench import pooling
+from bcnn.bench.settings import Pooling, choose
 from bcnn.cli import app
 from bcnn.files import read_csv
 
@@ -15,7 +16,7 @@ def test_quick_run_writes_what_it_prints(tmp_path):
     (path,) = tmp_path.glob("pooling_*.csv")
     records = read_csv(path)
     assert {p.suffix for p in tmp_path.iterdir()} == {".csv", ".md", ".png"}
-    assert path.with_suffix(".md").read_text() == pooling.BENCHMARK.layout.markdown(records)
+    assert path.with_suffix(".md").read_text() == pooling.LAYOUT.markdown(records)
     by_case = {record["case"]: record for record in records}
     assert float(by_case["thick: eigh + autograd"]["ratio"]) == 1
     assert float(by_case["thin"]["root_error"]) < 1e-6
@@ -28,7 +29,7 @@ def test_quick_run_writes_what_it_prints(tmp_path):
 
 def test_photographs_are_real_and_prepared():
     model = pooling.build_model("bcnn", backbone="tiny", weights=None)
-    images = pooling.photographs(model, pooling.BENCHMARK.choose(quick=True))
+    images = pooling.photographs(model, choose(Pooling, quick=True))
     assert images.shape == (2, 3, 64, 64)
     assert not torch.equal(images[0], images[1])
     assert images.std() > 0.2

@@ -9,20 +9,21 @@ from torch.nn import functional
 from typer.testing import CliRunner
 
 from bcnn.bench import step as measure
-from bcnn.bench.step import BARE, BENCHMARK, HEADS
+from bcnn.bench.settings import Step, choose
+from bcnn.bench.step import BARE, HEADS, LAYOUT
 from bcnn.cli import app
 from bcnn.files import read_csv
-from bcnn.models.bcnn import build_model
+from bcnn.models.build import build_model
 
 UPDATE_DOCS = Path(__file__).parents[2] / "benchmarks" / "update_docs.py"
 PARTS = [column for column, _ in measure.PARTS.values()]
-SMALL = BENCHMARK.choose(quick=True, size=32)
+SMALL = choose(Step, quick=True, size=32)
 
 
 @pytest.fixture(scope="module")
 def rows():
     heard = []
-    settings = BENCHMARK.choose(quick=True, size=32, batch=2, num_classes=3)
+    settings = choose(Step, quick=True, size=32, batch=2, num_classes=3)
     found = measure.run(settings, lambda *event: heard.append(event))
     assert heard == [("steps", i + 1, len(heard)) for i in range(len(heard))]
     return found
@@ -112,11 +113,11 @@ def test_the_command_writes_what_it_prints(tmp_path):
     records = read_csv(path)
     assert [record["case"] for record in records] == list(HEADS)
     assert all(record["machine"] and record["torch"] for record in records)
-    assert path.with_suffix(".md").read_text() == BENCHMARK.layout.markdown(records)
+    assert path.with_suffix(".md").read_text() == LAYOUT.markdown(records)
     assert "improved_bcnn" in result.output
     table = runpy.run_path(str(UPDATE_DOCS))["TABLES"]["bench step"]
     table.func.__globals__["RESULTS"] = tmp_path
-    assert table("all") == BENCHMARK.layout.markdown(records)
+    assert table("all") == LAYOUT.markdown(records)
 
 
 @pytest.mark.parametrize(

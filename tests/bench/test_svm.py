@@ -7,10 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from bcnn.bench import svm
+from bcnn.bench.settings import Svm, choose
 from bcnn.cli import app
 from bcnn.files import read_csv
 
-QUICK = svm.BENCHMARK.choose(quick=True)
+QUICK = choose(Svm, quick=True)
 
 
 def test_a_contender_has_a_process_of_its_own():
@@ -24,7 +25,7 @@ def test_quick_run_writes_what_it_prints(tmp_path, monkeypatch):
     (path,) = tmp_path.glob("svm_*.csv")
     records = read_csv(path)
     assert {p.suffix for p in tmp_path.iterdir()} == {".csv", ".md", ".png"}
-    assert path.with_suffix(".md").read_text() == svm.BENCHMARK.layout.markdown(records)
+    assert path.with_suffix(".md").read_text() == svm.LAYOUT.markdown(records)
     theirs, ours, calibrated = records
     assert float(theirs["ratio"]) == float(theirs["memory_ratio"]) == 1
     assert float(ours["difference"]) < 1e-3  # LinearSVC's tolerance

@@ -1,4 +1,4 @@
-"""The estimator: scikit-learn's own checks on features, and images of all kinds."""
+"""The estimator: scikit-learn's own checks on descriptors, and images of all kinds."""
 
 import pickle
 import warnings
@@ -141,7 +141,7 @@ def test_weights_in_a_grid():
 
 def test_fitted_ones_can_be_cloned_and_pickled():
     arrays, labels = pictures()
-    fitted = bcnn.Classifier(**TINY, batch_size=5).fit(arrays, labels)
+    fitted = bcnn.Classifier(**TINY, batch=5).fit(arrays, labels)
     restored = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(restored.decision_function(arrays), fitted.decision_function(arrays))
     assert not hasattr(clone(fitted), "classifier_")
@@ -161,7 +161,7 @@ def test_errors():
     X, y = blobs()
     with pytest.raises(ValueError, match=r"got -1\.0 in row 0"):
         bcnn.Classifier().fit(X, y, sample_weight=-np.ones(len(X)))
-    with pytest.raises(ValueError, match="expected features, as at training, got images"):
+    with pytest.raises(ValueError, match="expected descriptors, as at training, got images"):
         bcnn.Classifier().fit(X, y).predict(arrays)
     with pytest.raises(ValueError, match="unknown classifier 'tree'"):
         bcnn.Classifier(classifier="tree").fit(X, y)

@@ -18,9 +18,9 @@ from .builders import blobs
 
 @dataclass
 class Views:
-    """Rows that know their features."""
+    """Rows that know their descriptors."""
 
-    features: np.ndarray
+    descriptors: np.ndarray
     labels: torch.Tensor
     groups: torch.Tensor
 
@@ -35,7 +35,7 @@ def views(n: int, seed: int, *, num_views: int = 2) -> Views:
 
 
 def opened(rows: Views):
-    return nullcontext(rows.features)
+    return nullcontext(rows.descriptors)
 
 
 @pytest.mark.parametrize("num_views", [1, 2])
@@ -44,9 +44,9 @@ def test_it_is_its_steps(kind, num_views):
     train, test = views(50, 0, num_views=num_views), views(30, 5, num_views=num_views)
     found = fit_and_test(train, test, 4, opened=opened, kind=kind, C=3.0, seed=2, rescale="median")
     fitted = fit_classifier(
-        train.features, train.labels, 4, groups=train.groups.numpy(), kind=kind, C=3.0, seed=2, rescale="median"
+        train.descriptors, train.labels, 4, groups=train.groups.numpy(), kind=kind, C=3.0, seed=2, rescale="median"
     )
-    scores = average_views(fitted.scores(test.features), test.groups)
+    scores = average_views(fitted.scores(test.descriptors), test.groups)
     labels = test.labels[::num_views]
     assert torch.equal(found.classifier.weight, fitted.weight)
     assert found.classifier.temperature == fitted.temperature
@@ -63,7 +63,7 @@ def test_it_is_its_steps(kind, num_views):
 def test_rows_in_any_order_are_the_same_images():
     train, test = views(50, 0), views(30, 5)
     order = torch.randperm(60)
-    mixed = Views(test.features[order], test.labels[order], test.groups[order])
+    mixed = Views(test.descriptors[order], test.labels[order], test.groups[order])
     fitted = fit_rows(train, 4, opened=opened, calibrate=False)
     one, other = (score_rows(rows, fitted.scores, 4, opened=opened) for rows in (test, mixed))
     torch.testing.assert_close(one.scores, other.scores)
@@ -83,7 +83,7 @@ def test_features_are_open_no_longer_than_needed():
     @contextmanager
     def watched(rows):
         events.append(("open", len(rows.labels)))
-        yield rows.features
+        yield rows.descriptors
         events.append(("closed", len(rows.labels)))
 
     fit_and_test(views(50, 0), views(30, 5), 4, opened=watched, calibrate=False)
@@ -96,7 +96,7 @@ def test_errors_are_those_of_the_steps():
         fit_and_test(train, train, 4, opened=opened, kind="tree")
     with pytest.raises(ValueError, match="as at training, got 7"):
         score_rows(
-            Views(train.features[:, :7], train.labels, train.groups),
+            Views(train.descriptors[:, :7], train.labels, train.groups),
             fit_rows(train, 4, opened=opened, calibrate=False).scores,
             4,
             opened=opened,

@@ -1,4 +1,4 @@
-"""Training from features to a calibrated classifier: agreement, folds, and data that leave little to train on."""
+"""Training from descriptors to a calibrated classifier: agreement, folds, and data that leave little to train on."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Products by blocks equal products at once, from whatever holds the features."""
+"""Products by blocks equal products at once, from whatever holds the descriptors."""
 
 import numpy as np
 import pytest
@@ -111,5 +111,5 @@ def test_large_numbers_are_finite():
 def test_errors():
     with pytest.raises(ValueError, match=r"shape \(n, d\), got \(3,\)"):
         as_matrix(np.ones(3))
-    with pytest.raises(ValueError, match="expected features of 4 columns, as at training, got 3"):
+    with pytest.raises(ValueError, match="expected descriptors of 4 columns, as at training, got 3"):
         scores(as_matrix(np.ones((2, 3))), torch.ones(2, 4), torch.ones(2))

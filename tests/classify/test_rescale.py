@@ -12,14 +12,14 @@ from bcnn.classify.rescale import RESCALES, by_medians
 def problem():
     random = np.random.default_rng(0)
     labels = np.arange(90) % 3
-    features = random.normal(size=(90, 20)) + 2 * np.eye(20)[labels] * np.array([1, 2, 6])[labels][:, None]
-    return features.astype(np.float32), labels
+    descriptors = random.normal(size=(90, 20)) + 2 * np.eye(20)[labels] * np.array([1, 2, 6])[labels][:, None]
+    return descriptors.astype(np.float32), labels
 
 
 def test_scores_are_shifted_and_divided_by_their_medians(problem):
-    features, labels = problem
-    plain, scaled = (fit_classifier(features, labels, 3, rescale=name, calibrate=False) for name in RESCALES)
-    before, after = plain.scores(features).numpy(), scaled.scores(features).numpy()
+    descriptors, labels = problem
+    plain, scaled = (fit_classifier(descriptors, labels, 3, rescale=name, calibrate=False) for name in RESCALES)
+    before, after = plain.scores(descriptors).numpy(), scaled.scores(descriptors).numpy()
     for c in range(3):
         own, others = before[labels == c, c], before[labels != c, c]
         expected = (before[:, c] - np.median(others)) / (np.median(own) - np.median(others))
@@ -29,8 +29,8 @@ def test_scores_are_shifted_and_divided_by_their_medians(problem):
 
 
 def test_calibration_sees_rescaled_scores(problem):
-    features, labels = problem
-    plain, scaled = (fit_classifier(features, labels, 3, rescale=name) for name in RESCALES)
+    descriptors, labels = problem
+    plain, scaled = (fit_classifier(descriptors, labels, 3, rescale=name) for name in RESCALES)
     assert scaled.calibrated
     held_out = [np.median(fitted.cv_scores[labels == 2, 2]) for fitted in (plain, scaled)]
     assert abs(held_out[1] - 1) < 0.3 < abs(held_out[0] - held_out[1])

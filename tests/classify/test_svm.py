@@ -70,7 +70,7 @@ def test_overlapping_classes_as_liblinear(C, squared):
 def test_optimal_in_any_unit_and_for_any_c(make, norm, C, squared):
     X, labels = make(n=90, norm=norm)
     if make is overlapping and norm * C > 1e6:
-        pytest.skip("multipliers of 1e4 on features of 1e6: no decision value is left in float64, see the next test")
+        pytest.skip("multipliers of 1e4 on descriptors of 1e6: no decision value is left in float64, see the next test")
     _, solution = decisions(X, labels, int(labels.max()) + 1, C=C, squared=squared)
     check_optimal(X, labels, solution, C, squared, tol=1e-4)
 

@@ -49,7 +49,7 @@ def test_levels_have_their_own_classes(planes):
     assert dataset.classes == ("Boeing 737", "A300", "An-12")  # names with spaces
     assert [s.label for s in dataset.samples] == [0, 1, 2, 0]
     assert load_dataset(f"aircraft:{planes},level=manufacturer").classes[2] == "Antonov"
-    with pytest.raises(ValueError, match=r"aircraft, option level: .*did you mean 'family'"):
+    with pytest.raises(ValueError, match=r"dataset aircraft: unknown level .*did you mean 'family'"):
         load_dataset(f"aircraft:{planes},level=familly")
 
 

@@ -155,7 +155,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path):
 
 
 def test_a_permission_error_stays_one(tmp_path, monkeypatch):
-    def refuse(path):
+    def refuse(path, **_):
         raise PermissionError(13, "Permission denied", str(path))
 
     write(tmp_path / "a.jpg")

@@ -99,3 +99,9 @@ def test_damaged_files_are_named(devkit):
         load_dataset(f"cars:{devkit}")
     with pytest.raises(FileNotFoundError, match=r"cars: expected devkit/cars_meta\.mat in"):
         load_dataset(f"cars:{devkit / 'devkit'}")
+
+
+def test_boxes_are_delivered(devkit):
+    assert {sample.box for sample in load_dataset(f"cars:{devkit}").samples} == {(0, 1, 300, 200)}
+    cut = load_dataset(f"cars:{devkit},box=train")
+    assert [sample.cut for sample in cut.samples] == [True] * 3 + [False] * 3

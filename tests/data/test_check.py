@@ -103,7 +103,7 @@ def test_the_report_counts_and_names(tmp_path):
     photograph(9, 10, 12).save(tmp_path / "a" / "2.jpg")
     ticks = []
     made = Dataset("set", ("a", "b", "c"), tuple(samples), ignored=("a/notes.txt",))
-    report = check(made, lambda done, total: ticks.append((done, total)))
+    report = check(made, lambda stage, done, total, note="": ticks.append((done, total)))
     assert ticks == [(i, 6) for i in range(1, 7)]
     train, test = report.counts["train"], report.counts["test"]
     assert (train.images, train.classes, train.smallest, train.median, train.largest) == (4, 2, 0, 1, 3)

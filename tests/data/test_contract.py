@@ -68,3 +68,11 @@ def test_shown_is_printable():
     assert shown("Größe ☃/a b.jpg") == "Größe ☃/a b.jpg"
     assert shown(os.fsdecode(b"byte\xff.jpg")) == r"byte\udcff.jpg"
     assert shown("a\nb\x1b[31m") == r"a\nb\x1b[31m"
+
+
+def test_fingerprints_of_what_is_no_file_of_a_bearable_size_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with (tmp_path / "sparse.jpg").open("wb") as file:
+        file.truncate(40 * 10**9)
+    for name in ("pipe.jpg", "sparse.jpg"):
+        assert Sample(name, 0, "train", tmp_path / name).fingerprint() == (0, 0, 0)

@@ -87,3 +87,32 @@ def test_missing_files_are_named(birds):
         load_dataset(f"cub:{birds}")
     with pytest.raises(FileNotFoundError, match=r"cub: expected images\.txt in .*the layout is: images\.txt"):
         load_dataset(f"cub:{birds.parent}")
+
+
+BOXES = "6563 2.0 3.0 20.0 10.0\n6570 0.0 0.0 48.0 36.0\n9001 40.0 30.0 20.0 20.0\n"  # the last image has none
+
+
+def test_boxes_are_delivered_and_cut_out_where_that_is_asked_for(birds):
+    assert all(sample.box is None for sample in load_dataset(f"cub:{birds}").samples)
+    (birds / "bounding_boxes.txt").write_text(BOXES)
+    dataset = load_dataset(f"cub:{birds}")
+    assert [s.box for s in dataset.samples] == [(2, 3, 22, 13), (0, 0, 48, 36), (40, 30, 60, 50), None]
+    sizes = {"none": [(48, 36)] * 4, "train": [(24, 12), (48, 36), (48, 36), (48, 36)]}
+    sizes["both"] = [(24, 12), (48, 36), (10, 8), (48, 36)]  # with a tenth around it, inside of the image
+    for box, expected in sizes.items():
+        dataset = load_dataset(f"cub:{birds},box={box}")
+        assert [s.open().size for s in dataset.samples] == expected
+        assert dataset.name == f"cub,box={box}"
+    cut, whole = dataset.samples[0].open(), load_dataset(f"cub:{birds}").samples[0].open()
+    assert cut.tobytes() == whole.crop((0, 2, 24, 14)).tobytes()
+
+
+def test_boxes_that_are_missing_or_malformed_are_named(birds):
+    with pytest.raises(ValueError, match="dataset cub, box=train: expected images with boxes, got none"):
+        load_dataset(f"cub:{birds},box=train")
+    with pytest.raises(ValueError, match="unknown box 'test'"):
+        load_dataset(f"cub:{birds},box=test")
+    for wrong in ("2.0 3.0 20.0", "2.0 3.0 20.0 x", "2.0 3.0 0.0 5.0", "2.0 3.0 nan 5.0"):
+        (birds / "bounding_boxes.txt").write_text(f"6563 {wrong}\n")
+        with pytest.raises(ValueError, match=r"bounding_boxes\.txt, line 1: expected left, top, width and height"):
+            load_dataset(f"cub:{birds}")

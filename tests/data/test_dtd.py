@@ -39,7 +39,7 @@ def test_another_split(dtd):
     assert (of(dataset, "train"), of(dataset, "test")) == ({"1", "2"}, {"0"})
     with pytest.raises(FileNotFoundError, match=r"expected labels/train2\.txt"):
         load_dataset(f"dtd:{dtd},split=2")
-    with pytest.raises(ValueError, match="dtd, option split: expected a whole number from 1 to 10, got '11'"):
+    with pytest.raises(ValueError, match="dataset dtd: expected split >= 1 and <= 10, got 11"):
         load_dataset(f"dtd:{dtd},split=11")
 
 

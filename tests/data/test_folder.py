@@ -144,9 +144,25 @@ def test_our_own_outputs_are_no_classes(tmp_path):
         write(tmp_path / name / "0.png")
         write(tmp_path / name / "1.png")
     (tmp_path / "runs" / "first" / "metrics.json").write_text("{}")
-    (tmp_path / "third" / "features.json").write_text("{}")
+    (tmp_path / "third" / "descriptors.json").write_text("{}")
     (tmp_path / "more" / "second" / "config.yaml").write_text("")
-    (tmp_path / "more" / "second" / "features").mkdir()
+    (tmp_path / "more" / "second" / "descriptors").mkdir()
     dataset = load_dataset(str(tmp_path))
     assert dataset.classes == ("ant", "bee")
     assert {"runs/", "more/"} <= set(dataset.ignored)
+
+
+def test_a_class_folder_that_may_not_be_read_is_named_and_left_out(tmp_path, monkeypatch):
+    tree(tmp_path, "a/1.png", "a/2.png", "b/1.png", "b/2.png", "c/1.png")
+    listdir = os.listdir
+
+    def guarded(path):
+        if os.path.basename(path) == "c":
+            raise PermissionError(13, "Permission denied", str(path))
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", guarded)
+    dataset = load_dataset(str(tmp_path))
+    assert dataset.classes == ("a", "b")
+    assert "c/" in dataset.ignored
+    assert any("may not be read" in name for name in dataset.ignored)

@@ -1,5 +1,7 @@
 """Pixels become what a network was trained on, and broken files are named."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -97,3 +99,39 @@ def test_open_image_turns_and_names(tmp_path):
 def test_wrong_settings_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         Preprocessing(**options)
+
+
+def test_what_is_named_like_a_picture_and_is_none(tmp_path):
+    postscript = tmp_path / "photo.jpg"  # Pillow would start Ghostscript for it
+    postscript.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n")
+    with pytest.raises(OSError, match=r"photo\.jpg: .*cannot identify"):
+        open_image(postscript)
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(OSError, match="a folder, a pipe or a device"):
+        open_image(tmp_path / "pipe.jpg")
+    sparse = tmp_path / "sparse.jpg"
+    with sparse.open("wb") as file:
+        file.truncate(40 * 10**9)
+    with pytest.raises(OSError, match=r"a file of 40\.0 GB"):
+        open_image(sparse)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "bmp", "tif", "webp", "jp2", "ppm"])
+def test_every_format_that_is_promised_is_read(tmp_path, suffix):
+    picture().save(tmp_path / f"p.{suffix}")
+    assert open_image(tmp_path / f"p.{suffix}").size == (40, 20)
+
+
+@pytest.mark.parametrize("resize", ["squash", "shorter"])
+@pytest.mark.parametrize("resize_to", [None, 120])
+@pytest.mark.parametrize("size", [(200, 160), (150, 240)])
+def test_the_place_of_a_box_is_where_it_is_seen(resize, resize_to, size):
+    preprocessing = Preprocessing(size=100, resize=resize, resize_to=resize_to)
+    box = (60, 70, 110, 120)
+    pixels = np.zeros((size[1], size[0], 3), np.uint8)
+    pixels[box[1] : box[3], box[0] : box[2]] = 255
+    seen = np.asarray(preprocessing.fit(Image.fromarray(pixels)))[..., 0] > 127
+    columns, rows = np.flatnonzero(seen.any(0)), np.flatnonzero(seen.any(1))
+    expected = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
+    np.testing.assert_allclose(100 * np.array(preprocessing.place(box, size)), expected, atol=1)
+    assert preprocessing.place((-50, 0, 1000, 1000), size) == (0, 0, 1, 1)

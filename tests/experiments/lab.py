@@ -9,7 +9,7 @@ from bcnn.experiments.results import FILE, Results
 from bcnn.experiments.run import carry_out, register
 from bcnn.experiments.run_folder import TunedResult
 from bcnn.experiments.workshop import Workshop
-from tests.features.images import picture_folder
+from tests.descriptors.images import picture_folder
 
 
 def make_shop(root: Path, **options) -> Workshop:
@@ -44,7 +44,7 @@ def tuned_outcome(**own) -> Outcome[TunedResult]:
     """A fine-tuning that somebody might have done."""
     rest = {
         "accuracy": 0.5, "before": None, "softmax": None, "num_test": 10, "num_broken": 0, "truth": (), "predicted": (),
-        "num_features": 4, "history": (), "train_s": 1.0, "best_epoch": 1, "selected_on": "validation",
+        "descriptor_length": 4, "history": (), "train_s": 1.0, "best_epoch": 1, "selected_on": "validation",
         "num_skipped": 0, "num_gradient_exceptions": 0,
     }  # fmt: skip
     return Outcome(TunedResult(**{**rest, **own}))

@@ -16,13 +16,13 @@ from bcnn.experiments.table1_normalization import NORMALIZATIONS
 from bcnn.experiments.table1_normalization import job as row
 from bcnn.experiments.workshop import describe_stored, plain_head
 from bcnn.files import read_csv
-from bcnn.pooling.head import PRESETS, Head, make_config, ridge_in
+from bcnn.pooling.head import PAPERS, PRESETS, Head, make_config, ridge_in
 from bcnn.runs.config import RunConfig
 from bcnn.runs.train import train
 from tests.experiments.lab import make_shop, make_subject
 
 HEADS = {
-    **PRESETS,
+    **{name: PRESETS[name] for name in PAPERS},
     **{
         name: make_config("improved_bcnn", normalize=normalize, eps=eps)
         for name, (normalize, eps) in NORMALIZATIONS.items()
@@ -42,18 +42,18 @@ HEADS = {
 @pytest.mark.parametrize("locations", [4, 40])  # fewer than channels and more
 def test_stored_matrices_give_the_descriptors_of_the_head(name, locations):
     torch.manual_seed(0)
-    features = torch.relu(torch.randn(3, 12, locations))
+    descriptors = torch.relu(torch.randn(3, 12, locations))
     head = Head(HEADS[name]).eval()
-    stored = Head(plain_head(HEADS[name].pooling))(features)
+    stored = Head(plain_head(HEADS[name].pooling))(descriptors)
     # The signed square root makes the root of what rounding has made of a small entry.
-    torch.testing.assert_close(describe_stored(head, stored), head(features), atol=2e-4, rtol=1e-3)
+    torch.testing.assert_close(describe_stored(head, stored), head(descriptors), atol=2e-4, rtol=1e-3)
 
 
 def test_a_black_image_is_described_as_by_the_head():
-    features = torch.zeros(1, 6, 9)
+    descriptors = torch.zeros(1, 6, 9)
     for name in ("improved_bcnn", "o2p"):
         head = Head(name)
-        assert torch.equal(describe_stored(head, Head(plain_head("bilinear"))(features)), head(features))
+        assert torch.equal(describe_stored(head, Head(plain_head("bilinear"))(descriptors)), head(descriptors))
 
 
 def test_predictions_are_those_of_train(lab, tmp_path):
@@ -124,7 +124,7 @@ def test_too_little_room_is_said_before_anything_is_written(tmp_path, monkeypatc
     shop = make_shop(tmp_path)
     subject = make_subject(shop)
     job = Frozen(source_of(subject), ("l2",), 0.0)
-    job.source.describe(shop, ["bilinear"])
+    job.source.extract(shop, ["bilinear"])
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
     with pytest.raises(OSError, match=r"GB free in .* for descriptors, got 0.0 GB; make room"):
         job.run(shop)

@@ -8,12 +8,10 @@ import pytest
 
 from bcnn.bench.precision import Precision
 from bcnn.experiments.jobs.gradient_errors import GradientErrors, GradientErrorsResult
-from bcnn.experiments.jobs.tuned import tuned
 from bcnn.experiments.plain import to_plain
 from bcnn.experiments.records import Failed, Outcome, Subject
 from bcnn.experiments.results import FILE, Results, job_to_plain
-from bcnn.experiments.table1_normalization import job as row
-from tests.experiments.lab import info, tuned_outcome
+from tests.experiments.lab import info
 
 JOB = GradientErrors("flat", "float32", 2, dim=8)
 OTHER = GradientErrors("flat", "float64", 2, dim=8)
@@ -103,22 +101,6 @@ def test_a_number_counts_before_a_failure(tmp_path):
     one.include(two)
     two.include(one)
     assert one.get(JOB) == two.get(JOB) == outcome(1.0).result
-
-
-def test_lines_of_an_earlier_version_are_found(tmp_path):
-    """They said of a fine-tuning only what its scheme changes."""
-    subject = Subject("cub", "abc", "tiny")
-    (job,) = tuned(subject, "unrolled")
-    old = {**to_plain(job), "options": json.dumps({"backward": "unrolled", "forward": "newton_schulz", "num_iters": 5})}
-    plain = row(subject, "sgnsqrt")
-    line = {"what": "measurement", "time_s": 1.0, "versions": {}, "date": "x"}
-    first = {**line, "job": {"kind": "tuned", **old}, "result": to_plain(tuned_outcome().result)}
-    after = {**job_to_plain(plain), "source": {**to_plain(plain.source), "tuned": old}}
-    second = {**line, "job": after, "result": {"failed": "so did the first"}}
-    (tmp_path / FILE).write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
-    results = Results(tmp_path / FILE)
-    assert results.get(job) == tuned_outcome().result
-    assert results.failure(replace(plain, source=replace(plain.source, tuned=job))) == "so did the first"
 
 
 @pytest.mark.parametrize(

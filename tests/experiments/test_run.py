@@ -14,11 +14,12 @@ from bcnn.experiments.jobs.tuned import SCHEMES, Tuned, tuned
 from bcnn.experiments.plan import make_plan
 from bcnn.experiments.results import FILE, Results
 from bcnn.experiments.run import alone
-from bcnn.experiments.run_folder import read_run
-from bcnn.models.bcnn import build_model
+from bcnn.experiments.run_folder import tuned_result
+from bcnn.metrics import read
+from bcnn.models.build import build_model
 from bcnn.models.files import save
+from tests.descriptors.images import draw
 from tests.experiments.lab import make_shop, make_subject, measure
-from tests.features.images import draw
 
 
 def test_jobs_that_artifacts_share_are_planned_once(tmp_path):
@@ -106,7 +107,7 @@ def test_without_features_their_jobs_are_left_out(tmp_path, monkeypatch):
     def broken(*args, **options):
         raise OSError("disk gone")
 
-    monkeypatch.setattr(Source, "describe", broken)
+    monkeypatch.setattr(Source, "extract", broken)
     results, failures = measure(shop, subject, ["table1_normalization", "gradient_precision"])
     assert len(failures) == 1
     assert {job.source for job in results.measurements} == {None}  # made-up matrices alone
@@ -249,10 +250,10 @@ def test_a_run_of_something_else_is_told(lab, tmp_path):
     folder = tuned(subject, "bcnn")[0].finished(shop)
     (tmp_path / "metrics.json").write_text("{}")
     (tmp_path / "predictions.csv").write_text("")
-    with pytest.raises(ValueError, match="expected that of a run of bcnn train, got"):
-        read_run(tmp_path)
-    run = read_run(folder)
-    assert (run.finetune.num_broken, run.broken) == (0, {})
+    with pytest.raises(ValueError, match="expected the metrics of a run of bcnn train, got"):
+        read(tmp_path / "metrics.json")
+    run = read(folder / "metrics.json")
+    assert (tuned_result(run, folder).num_broken, run.broken) == (0, {})
 
 
 def test_a_tuned_network_that_is_gone_is_tuned_again(lab, tmp_path):
@@ -293,7 +294,7 @@ def test_seeds_share_what_is_described_before(tmp_path):
     jobs = tuned(make_subject(shop, seeds=(0, 1)), "bcnn")
     for job in jobs:
         assert job.run(shop).result.before is not None
-    (folder,) = [path for path in (shop.out / "features").iterdir() if "_before_" in path.name]
+    (folder,) = [path for path in (shop.out / "descriptors").iterdir() if "_before_" in path.name]
     stamps = {path.stat().st_mtime_ns for path in folder.rglob("chunk-*")}
     assert len(stamps) == 2  # one of each split, written once
     shop.weights = None  # drawn by the seed
@@ -317,5 +318,5 @@ def test_features_are_gone_on_with_however_their_weights_are_called(tmp_path, mo
         shop.weights = name
         shop._models.clear()
         subject = make_subject(shop, weights="w.safetensors")
-        source_of(subject).describe(shop, ["bilinear"])
+        source_of(subject).extract(shop, ["bilinear"])
     assert source_of(subject).num_missing(shop, ["bilinear"]) == 0

@@ -33,9 +33,9 @@ def test_a_network_trained_without_the_root_gets_it_afterwards(lab):
         assert before(job) == (base,)
         assert job.normalize[0] == "matrix_sqrt"
         assert results.get(job).num_test == 12
-        features = job.source.stored(shop, "bilinear")
+        descriptors = job.source.stored(shop, "bilinear")
         plain = left(subject)[0].jobs[0].source.stored(shop, "bilinear")
-        assert features.config.digest != plain.config.digest  # other weights
+        assert descriptors.config.digest != plain.config.digest  # other weights
 
 
 def test_times_are_of_all_methods_in_the_same_rounds(lab):

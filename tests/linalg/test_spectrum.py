@@ -25,7 +25,8 @@ def fails_in(dtypes):
 
 
 @pytest.mark.parametrize("d", [6, 100])  # alone, and side by side
-def test_eigh_falls_back_to_float64_and_says_so_once(monkeypatch, two_threads, d):
+@pytest.mark.usefixtures("two_threads")
+def test_eigh_falls_back_to_float64_and_says_so_once(monkeypatch, d):
     A = spd(3, d=d, dtype=torch.float32)
     exact = bcnn.sqrtm(A.double())
     monkeypatch.setattr(torch.linalg, "eigh", fails_in({torch.float32}))
@@ -67,7 +68,8 @@ def test_svd_sees_eigenvalues_of_both_signs():
             function(swap, forward="svd")
 
 
-def test_side_by_side_equals_one_by_one(monkeypatch, two_threads):
+@pytest.mark.usefixtures("two_threads")
+def test_side_by_side_equals_one_by_one(monkeypatch):
     A = spd(2, 3, d=128)
     sigma, U = spectrum.eigh(A)
     assert relative_error(spectrum.compose(U, sigma), A) < 1e-13
@@ -75,7 +77,8 @@ def test_side_by_side_equals_one_by_one(monkeypatch, two_threads):
     assert torch.allclose(sigma, spectrum.eigh(A)[0], rtol=0, atol=1e-14)
 
 
-def test_side_by_side_leaves_the_number_of_threads_alone(two_threads):
+@pytest.mark.usefixtures("two_threads")
+def test_side_by_side_leaves_the_number_of_threads_alone():
     spectrum.eigh(spd(2, d=128))
     assert torch.get_num_threads() == 2
     seen = []
@@ -85,7 +88,8 @@ def test_side_by_side_leaves_the_number_of_threads_alone(two_threads):
     assert seen == [2]
 
 
-def test_many_callers_at_once(two_threads):
+@pytest.mark.usefixtures("two_threads")
+def test_many_callers_at_once():
     A = spd(3, d=100)
     exact, results = bcnn.sqrtm(A), {}
     threads = [threading.Thread(target=lambda i=i: results.__setitem__(i, bcnn.sqrtm(A))) for i in range(4)]
@@ -98,7 +102,8 @@ def test_many_callers_at_once(two_threads):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_works_in_a_forked_child(two_threads):
+@pytest.mark.usefixtures("two_threads")
+def test_works_in_a_forked_child():
     A = spd(2, d=100)
     bcnn.sqrtm(A)  # starts the pool in the parent
     pid = os.fork()

@@ -143,7 +143,8 @@ def test_the_exponent_is_not_rounded():
 # --- tracing ----------------------------------------------------------------------------------------------------------
 
 
-def test_make_fx_sees_what_worker_threads_would_do(two_threads):
+@pytest.mark.usefixtures("two_threads")
+def test_make_fx_sees_what_worker_threads_would_do():
     A = spd(3, d=96, dtype=torch.float32)
     graph = make_fx(lambda A: bcnn.sqrtm(A, check=False))(A)
     assert "linalg_eigh" in graph.code

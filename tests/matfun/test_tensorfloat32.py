@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import bcnn
 from bcnn.linalg.autodiff import full_precision
-from bcnn.pooling.head import PRESETS, Head
+from bcnn.pooling.head import PAPERS, Head
 from tests.helpers import ALL_PAIRS, FUNCTION, gradient, random_like, relative_error, symmetric
 
 aten = torch.ops.aten
@@ -103,7 +103,7 @@ def test_the_default_of_accelerators(request):
 
 
 @pytest.mark.parametrize("locations", [9, 60])
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", PAPERS)
 def test_heads(preset, locations, request):
     X = features(2, 40, locations)
 

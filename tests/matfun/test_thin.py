@@ -9,7 +9,7 @@ import bcnn
 from bcnn.errors import SecondDerivativeError
 from bcnn.linalg.operand import Factored
 from bcnn.matfun.functions import FUNCTIONS
-from bcnn.matfun.thin import MAX_SHARE_CPU, pays_off, thin_matrix_function
+from bcnn.matfun.thin import MAX_SHARE_CPU, is_thin, thin_matrix_function
 
 from ..helpers import FUNCTION, random_like, relative_error
 from ..pooling.helpers import relu_features
@@ -136,6 +136,9 @@ def test_no_fewer_locations_than_channels_are_refused(n):
 
 
 def test_pays_off_below_the_measured_share():
-    assert pays_off(torch.empty(1, 512, 196))
-    assert not pays_off(torch.empty(1, 512, 784))
-    assert not pays_off(torch.empty(1, 100, int(100 * MAX_SHARE_CPU) + 1))
+    def is_faster(d, n):
+        return is_thin(Factored(torch.empty(1, d, n), torch.ones(1)), None)
+
+    assert is_faster(512, 196)
+    assert not is_faster(512, 784)
+    assert not is_faster(100, int(100 * MAX_SHARE_CPU) + 1)

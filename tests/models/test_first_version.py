@@ -4,14 +4,14 @@ import json
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 import bcnn
-from bcnn.features.extract import ExtractOptions, extract
-from bcnn.features.folder import Features
-from bcnn.pooling.head import PRESETS, ridge_in
-from bcnn.train import checkpoint
-from tests.features.images import dataset_of, network, picture_folder
+from bcnn.descriptors.folder import Descriptors
+from bcnn.finetune import checkpoint
+from bcnn.pooling.head import PAPERS, PRESETS, ridge_in
+from tests.descriptors.images import network
 
 IMAGES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 NAMES = {"branches.0.backbone.": "backbone.", "branches.0.projection.": "projection.", "scorer.": "classifier."}
@@ -37,7 +37,7 @@ def first_names(tensors):
 
 
 @pytest.mark.parametrize("thin", [None, False])
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", PAPERS)
 def test_models_are_read(tmp_path, preset, thin):
     model = network(preset, num_classes=4, proj_dim=6, freeze_until="conv1")
     eps = ridge_in(PRESETS[preset])
@@ -56,39 +56,20 @@ def test_models_are_read(tmp_path, preset, thin):
     assert bcnn.read_notes(tmp_path / "m.safetensors") == {"classes": list("abcd")}
 
 
-def test_descriptors_are_gone_on_with(tmp_path):
-    dataset = dataset_of(picture_folder(tmp_path / "p", classes=2, train=3, test=2))
-    model = network("improved_bcnn", proj_dim=6)
-    extract(dataset, {tmp_path / "f": model}, ExtractOptions(chunk=4))
-    path = tmp_path / "f" / "features.json"
-    content = json.loads(path.read_text())
-    content["config"]["model"] = first_config(model)
-    path.write_text(json.dumps(content))
-    assert extract(dataset, {tmp_path / "f": model}, ExtractOptions(chunk=4)).num_done == 0
-    assert not Features(tmp_path / "f").missing
+def test_descriptors_are_refused_in_words(tmp_path):
+    (tmp_path / "features.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match="early version: describe the images again into a new folder"):
+        Descriptors(tmp_path)
 
 
-def test_checkpoints_call_the_scorer_classifier(tmp_path):
+def test_checkpoints_are_refused_in_words(tmp_path):
     model = network(num_classes=3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    model(IMAGES).sum().backward()
-    optimizer.step()
-    identity = {"lr_scale": ["scorer=10"], "decay_scale": []}
-    checkpoint.save(tmp_path / "c.safetensors", model, optimizer, checkpoint.State(), identity)
-    from safetensors import safe_open
-
-    with safe_open(tmp_path / "c.safetensors", framework="pt") as file:
-        about = {**file.metadata(), "identity": json.dumps({"lr_scale": ["classifier=10"]})}
-        tensors = {}
-        for kind in ("model.", "momentum."):
-            own = {n.removeprefix(kind): file.get_tensor(n) for n in file.keys() if n.startswith(kind)}  # noqa: SIM118
-            tensors |= {kind + name: value for name, value in first_names(own).items()}
-    save_file(tensors, tmp_path / "old.safetensors", metadata=about)
-    other = network(num_classes=3)
-    with torch.no_grad():
-        other.scorer.weight.zero_()
-    fresh = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9)
-    assert checkpoint.load(tmp_path / "old.safetensors", other, fresh, identity) is not None
-    assert torch.equal(other.scorer.weight, model.scorer.weight)
-    assert torch.equal(fresh.state[other.scorer.weight]["momentum_buffer"],
-                       optimizer.state[model.scorer.weight]["momentum_buffer"])  # fmt: skip
+    path = tmp_path / "c.safetensors"
+    checkpoint.save(path, model, optimizer, checkpoint.State(), {})
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata()
+        own = {name.removeprefix("model."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file({f"model.{name}": value for name, value in first_names(own).items()}, path, metadata=about)
+    with pytest.raises(ValueError, match="as earlier versions of bcnn called them; finish it with that version"):
+        checkpoint.load(path, model, optimizer, {})

@@ -49,6 +49,17 @@ def test_names_of_networks():
     assert split("vgg16(cut=relu4_3, proj_dim=64) , alexnet,") == ["vgg16(cut=relu4_3, proj_dim=64)", "alexnet"]
 
 
+@pytest.mark.parametrize("value", ["a, b", "a) b", "it's (so", 'say "x, y"', "a \\' b, c"])
+def test_commas_and_brackets_in_quotes_do_not_split(value):
+    text = f"vgg16(weights={value!r}, proj_dim=64)"
+    assert split(f"{text}, alexnet") == [text, "alexnet"]
+    assert read(split(text)[0]).options == {"weights": value, "proj_dim": 64}
+
+
+def test_an_apostrophe_alone_is_a_letter():
+    assert split("it's, alexnet") == ["it's", "alexnet"]
+
+
 def test_what_is_known_of_a_part():
     eps = POOLINGS["bilinear"].options["eps"]
     assert (eps.type, eps.default) == ("float", 1e-3)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from bcnn.pooling.head import PRESETS, Head
 from tests.helpers import SCIPY
 
 
@@ -47,3 +49,59 @@ def naive_descriptor(points: np.ndarray, preset: str, eps: float, eps_scale: str
             x = np.sign(x) * np.sqrt(np.abs(x))
     norm = np.linalg.norm(x)
     return x / norm if norm else x
+
+
+# Smoothing far above the step of finite differences, so that a dead channel and a black image are differentiable there.
+SMOOTH = {"signed_sqrt": "signed_sqrt(delta=0.1)", "l2": "l2(length=1e-1)"}
+
+
+ABSOLUTE = {"eps": 0.1, "eps_scale": "absolute"}
+
+
+def ridge_of(preset: str) -> float:
+    return getattr(Head(preset).pooling, "eps", 0.0)
+
+
+def thin_option(preset: str, thin: bool | None) -> dict[str, bool | None]:
+    """Heads without a matrix function have no such option."""
+    return {"thin": thin} if "matrix" in PRESETS[preset].normalize[0] else {}
+
+
+def goes_thin(head: Head, d: int, n: int) -> bool:
+    """Whether the head computes an n x n decomposition and none of d x d."""
+    sizes = Sizes()
+    with sizes:
+        head(torch.rand(1, d, n))
+    return sizes.seen == {n}
+
+
+def images() -> torch.Tensor:
+    """Three images: one as usual, one with dead channels, one black."""
+    features = relu_features(3, 6, 2, 2)
+    features[1, 2:4] = 0
+    features[2] = 0
+    return features
+
+
+class Sizes(TorchDispatchMode):
+    """Which matrices are decomposed."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        if op is torch.ops.aten._linalg_eigh.default:
+            self.seen.add(args[0].shape[-1])
+        return op(*args, **(kwargs or {}))
+
+
+class Products(TorchDispatchMode):
+    """Counts products, as whole ones."""
+
+    count = 0.0
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        if op in (torch.ops.aten.bmm.default, torch.ops.aten.mm.default):
+            self.count += args[0].shape[-2] * args[0].shape[-1] * args[1].shape[-1] / 512**3
+        return op(*args, **(kwargs or {}))

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import bcnn
+from bcnn.parts.shapes import Spd
 from bcnn.pooling.normalize import NORMALIZATIONS, l2_normalize, shifted_sqrt, signed_sqrt
 
 
@@ -87,7 +88,7 @@ def test_text_becomes_a_module_with_its_options():
     assert isinstance(root, bcnn.MatrixSqrt)
     assert root.options["num_iters"] == 7
     for name in NORMALIZATIONS:
-        assert name.split("_")[0] in repr(NORMALIZATIONS.make(name)).lower()
+        assert name.split("_")[0] in repr(NORMALIZATIONS.make(name, inputs=(Spd(3),))).lower()
 
 
 @pytest.mark.parametrize(

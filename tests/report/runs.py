@@ -4,7 +4,7 @@ from bcnn.metrics import RunMetrics
 
 CONTENT = {
     "preset": "improved_bcnn", "dataset": "cub", "listing": "a list", "images": "a digest", "num_classes": 2,
-    "broken": {}, "backbone": "alexnet", "image_size": 224, "num_features": 6, "seed": 0, "config": {},
+    "broken": {}, "backbone": "alexnet", "image_size": 224, "descriptor_length": 6, "seed": 0, "config": {},
     "versions": {"machine": "m", "threads": "2", "python": "3", "torch": "2", "bcnn": "0"}, "num_train": 8,
     "accuracy": 0.6, "interval95": [0.5, 0.7], "num_test": 100, "top5_accuracy": 1.0, "mean_class_accuracy": 0.6,
     "negative_log_likelihood": 0.5, "calibration_error": 0.1, "per_class": {"x": {"accuracy": 0.6, "num_test": 100}},

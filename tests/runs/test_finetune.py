@@ -10,8 +10,10 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from bcnn.data.contract import TEST, TRAIN, Sample
-from bcnn.features.team import Team
+from bcnn.descriptors.team import Team
 from bcnn.files import read_csv
+from bcnn.finetune.config import FinetuneConfig
+from bcnn.finetune.engine import start
 from bcnn.models.files import load
 from bcnn.report import curves
 from bcnn.report import finetune as report
@@ -19,10 +21,8 @@ from bcnn.runs import config as configs
 from bcnn.runs import finetune as runs
 from bcnn.runs.config import RunConfig
 from bcnn.runs.predict import open_run, predict
-from bcnn.train.config import FinetuneConfig
-from bcnn.train.engine import start
-from tests.features.images import picture_folder
-from tests.train.tasks import assert_same, quiet
+from tests.descriptors.images import picture_folder
+from tests.finetune.tasks import assert_same, quiet
 
 TUNING = FinetuneConfig(epochs=3, lr=0.05, batch_size=6, val_share=0.25)
 
@@ -85,10 +85,10 @@ def test_a_tiny_network_learns(tmp_path):
 
 def test_everything_is_in_the_run_folder(plain):
     out, result = plain
-    names = {path.name for path in out.iterdir()}
+    names = {path.name for path in out.iterdir() if path.name[0] != "."}
     assert names == {
         "config.yaml", "metrics.json", "predictions.csv", "model.safetensors", "confusion.png", "mistakes.png",
-        "curves.png", "epochs.csv", "steps.csv", "last.safetensors", "best.safetensors", "tensorboard", "features",
+        "curves.png", "epochs.csv", "steps.csv", "last.safetensors", "best.safetensors", "tensorboard", "descriptors",
     }  # fmt: skip
     assert any(path.name.startswith("events") for path in (out / "tensorboard").iterdir())
     tuned = result.metrics.finetune
@@ -298,19 +298,19 @@ def test_one_image_a_class_leaves_nothing_to_choose_by(tmp_path):
 def test_wrong_names_are_refused_before_the_long_work(pictures, tmp_path, wrong):
     with pytest.raises(ValueError, match="conv9"):
         run(config_for(pictures, replace(TUNING, **wrong)), tmp_path)
-    assert not (tmp_path / "features").exists()
+    assert not (tmp_path / "descriptors").exists()
 
 
 def test_killed_before_the_comparison_was_written(pictures, tmp_path):
     run(config_for(pictures, preset=("bcnn", "improved_bcnn")), tmp_path)
     (tmp_path / "comparison.csv").unlink()
-    (tmp_path / "bcnn" / "tuned_features").mkdir()
+    (tmp_path / "bcnn" / "tuned_descriptors").mkdir()
     run(config_for(pictures, preset=("bcnn", "improved_bcnn")), tmp_path)
     assert (tmp_path / "comparison.csv").exists()
-    assert not (tmp_path / "bcnn" / "tuned_features").exists()
+    assert not (tmp_path / "bcnn" / "tuned_descriptors").exists()
 
 
 def test_a_place_that_cannot_be_written_to(pictures, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match=r"expected to make the run folder .*file, got: .*; choose another --out"):
+    with pytest.raises(OSError, match=r"expected to make the folder .*file, got: .*; choose another --out"):
         run(config_for(pictures), tmp_path / "file")

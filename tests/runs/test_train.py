@@ -14,7 +14,7 @@ from bcnn.runs import predict as predicting
 from bcnn.runs.config import RunConfig, from_plain, to_plain
 from bcnn.runs.predictions import predictions_of, to_csv, to_record
 from bcnn.runs.train import train
-from tests.features.images import draw, picture_folder
+from tests.descriptors.images import draw, picture_folder
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +35,9 @@ def run(pictures, tmp_path_factory):
 
 
 def test_a_run_folder_has_everything(run, pictures):
-    names = {path.name for path in run.folder.iterdir()}
+    names = {path.name for path in run.folder.iterdir() if path.name[0] != "."}
     assert names == {"config.yaml", "metrics.json", "predictions.csv", "model.safetensors", "confusion.png",
-                     "mistakes.png", "features"}  # fmt: skip
+                     "mistakes.png", "descriptors"}  # fmt: skip
     metrics = json.loads((run.folder / "metrics.json").read_text())
     assert metrics["accuracy"] > 0.6  # stripes of three widths; chance is a third
     low, high = metrics["interval95"]
@@ -147,10 +147,10 @@ def test_a_run_of_another_configuration_is_refused_and_features_can_be_shared(ru
     with pytest.raises(ValueError, match=r"got one with C 1\.0 instead of 2\.0; choose another --out"):
         train(config_for(pictures, C=2.0), run.folder)
     assert (run.folder / "metrics.json").read_bytes() == before
-    shared = config_for(pictures, C=2.0, classifier="logistic", features=str(run.folder / "features"))
+    shared = config_for(pictures, C=2.0, classifier="logistic", descriptors=str(run.folder / "descriptors"))
     _, done = train(shared, tmp_path / "r")
     assert done.num_done == 0
-    assert not (tmp_path / "r" / "features").exists()
+    assert not (tmp_path / "r" / "descriptors").exists()
 
 
 def test_results_of_other_images_are_not_lost(pictures, tmp_path):
@@ -158,15 +158,15 @@ def test_results_of_other_images_are_not_lost(pictures, tmp_path):
     before = (tmp_path / "r" / "metrics.json").read_bytes()
     other = picture_folder(tmp_path / "other", classes=2, train=5, test=2)
     with pytest.raises(ValueError, match="got one with images others"):
-        train(config_for(other, features=str(tmp_path / "f")), tmp_path / "r")
+        train(config_for(other, descriptors=str(tmp_path / "f")), tmp_path / "r")
     assert (tmp_path / "r" / "metrics.json").read_bytes() == before
 
 
 def test_a_failed_start_does_not_block_the_folder(pictures, run, tmp_path):
-    shared = str(run.folder / "features")
+    shared = str(run.folder / "descriptors")
     with pytest.raises(ValueError, match=r"size is 32 there, 48 now"):
-        train(config_for(pictures, size=48, features=shared), tmp_path / "r")
-    (again,), _ = train(config_for(pictures, features=shared), tmp_path / "r")
+        train(config_for(pictures, size=48, descriptors=shared), tmp_path / "r")
+    (again,), _ = train(config_for(pictures, descriptors=shared), tmp_path / "r")
     assert again.metrics.test.accuracy == run.metrics.test.accuracy
     assert yaml.safe_load((tmp_path / "r" / "config.yaml").read_text())["size"] == 32
 
@@ -187,7 +187,7 @@ def test_a_class_that_cannot_be_learned(tmp_path):
 
 @pytest.mark.parametrize("classifier", ["svm", "svm_squared", "logistic"])
 def test_every_classifier_learns(classifier, run, pictures, tmp_path):
-    shared = config_for(pictures, classifier=classifier, features=str(run.folder / "features"))
+    shared = config_for(pictures, classifier=classifier, descriptors=str(run.folder / "descriptors"))
     (trained,), _ = train(shared, tmp_path / "r")
     assert trained.metrics.test.accuracy > 0.6
     assert trained.metrics.classifier.kind == classifier

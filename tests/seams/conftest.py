@@ -1,6 +1,6 @@
 import pytest
 
-from tests.features.images import picture_folder
+from tests.descriptors.images import picture_folder
 
 
 @pytest.fixture(scope="module")

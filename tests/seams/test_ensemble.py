@@ -21,6 +21,7 @@ def runs(pictures, tmp_path_factory):
 
 def test_scores_are_the_weighted_sum(runs):
     small, large = (bcnn.load(run / "model.safetensors") for run in runs)
+    small.temperature = large.temperature = 1.0
     both = bcnn.Ensemble([small, large], weights=[0.25, 0.75])
     assert both.preprocessing.size == 48
     images = torch.rand(2, 3, 48, 48)
@@ -34,6 +35,27 @@ def test_scores_are_the_weighted_sum(runs):
         bcnn.Ensemble([small, bcnn.build_model("bcnn", backbone="tiny", weights=None)])
     with pytest.raises(ValueError, match="expected at least one network"):
         bcnn.Ensemble([])
+
+
+def test_probabilities_are_the_geometric_mean_of_the_members(runs, tmp_path):
+    """A member whose scores, and temperature with them, are ten times as large has no more to say."""
+    paths = [run / "model.safetensors" for run in runs]
+    small, large = map(bcnn.load, paths)
+    assert small.temperature == bcnn.read_notes(paths[0])["temperature"] != 1.0
+    small.temperature, large.temperature = 0.2, 0.5
+    images = torch.rand(2, 3, 48, 48)
+    resized = torch.nn.functional.interpolate(images, size=(32, 32), mode="bilinear", antialias=True)
+    each = torch.stack([(small(resized) / 0.2).softmax(1), (large(images) / 0.5).softmax(1)])
+    mean = each.log().mean(0).exp()
+    both = bcnn.Ensemble([small, large])
+    torch.testing.assert_close(both(images).softmax(1), mean / mean.sum(1, keepdim=True))
+    again = bcnn.load(bcnn.save(both, tmp_path / "both.safetensors"))
+    assert torch.equal(again(images), both(images))
+    with torch.no_grad():
+        small.scorer.weight.mul_(10), small.scorer.bias.mul_(10)
+    small.temperature = 2.0
+    torch.testing.assert_close(bcnn.Ensemble([small, large])(images), again(images))
+    assert small.reset_scorer(3).temperature == 1.0  # its scores are others
 
 
 def test_saved_loaded_predicted(runs, pictures, tmp_path):

@@ -12,7 +12,7 @@ from bcnn.parts.shapes import Vector, expect_maps
 from bcnn.pooling import POOLINGS
 from bcnn.pooling.average import average_pool
 from bcnn.pooling.contract import Pooling
-from tests.features.images import dataset_of
+from tests.descriptors.images import dataset_of
 
 from .walk import SHORT, predict, train
 
@@ -80,7 +80,7 @@ def test_fine_tuned_without_the_images_that_are_held_out(pictures, tmp_path):
 def test_a_damaged_or_foreign_file_of_fitted_values_is_made_again(pictures, tmp_path):
     options = ("--pooling", "whitened", "--normalize", "l2")
     first = train(pictures, tmp_path / "run", *options)
-    (file,) = (tmp_path / "run" / "features").glob("fitted-*.safetensors")
+    (file,) = (tmp_path / "run" / "descriptors").glob("fitted-*.safetensors")
     whole = file.read_bytes()
     for content in (b"nothing", whole[:-8]):
         file.write_bytes(content)
@@ -101,7 +101,7 @@ class Watching(Whitened):
 
 
 def test_parts_are_fitted_in_full_precision_and_statistics_stay(pictures, monkeypatch):
-    from bcnn.features.extract import ExtractOptions
+    from bcnn.descriptors.extract import ExtractOptions
 
     monkeypatch.setitem(POOLINGS, "watching", Part(Watching, "notes"))
     torch.manual_seed(0)
@@ -114,7 +114,7 @@ def test_parts_are_fitted_in_full_precision_and_statistics_stay(pictures, monkey
     assert all(torch.equal(value, before[name]) for name, value in model.backbone.state_dict().items())
 
 
-def test_one_preset_among_several(pictures, tmp_path):
+def test_one_preset_among_several(pictures):
     from bcnn.runs.config import RunConfig
     from bcnn.runs.networks import networks
 

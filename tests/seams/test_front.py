@@ -49,7 +49,7 @@ def test_built():
 @pytest.mark.parametrize("more", [(), SHORT], ids=["frozen", "fine-tuned"])
 def test_trained_saved_loaded_predicted(pictures, tmp_path, more):
     metrics = train(pictures, tmp_path / "run", "--front", "halves(start=1.5)", *more)
-    assert metrics["num_features"] == 2 * 528
+    assert metrics["descriptor_length"] == 2 * 528
     factor = bcnn.load(tmp_path / "run" / "model.safetensors").front.factor
     assert (factor == 1.5) == (not more)  # it learns
     predict(pictures, tmp_path / "run")

@@ -58,7 +58,7 @@ def test_built():
 @pytest.mark.parametrize("more", [(), SHORT], ids=["frozen", "fine-tuned"])
 def test_trained_saved_loaded_predicted(pictures, tmp_path, more):
     metrics = train(pictures, tmp_path / "run", "--pooling", "random_moments(width=30)", *more)
-    assert metrics["num_features"] == 30
+    assert metrics["descriptor_length"] == 30
     model = bcnn.load(tmp_path / "run" / "model.safetensors")
     assert model.head.pooling.signs.shape == (2, 30, 32)
     predict(pictures, tmp_path / "run")

@@ -47,7 +47,7 @@ def test_pixels_are_as_each_network_wants_them():
 @pytest.mark.parametrize("more", [(), SHORT], ids=["frozen", "fine-tuned"])
 def test_trained_saved_loaded_predicted(pictures, tmp_path, more):
     metrics = train(pictures, tmp_path / "run", "--backbone", BOTH, "--pooling", "asymmetric", *more)
-    assert metrics["num_features"] == 160
+    assert metrics["descriptor_length"] == 160
     assert metrics["backbone"] == "tiny+tiny"
     predict(pictures, tmp_path / "run")
 

@@ -25,11 +25,11 @@ class Job(Protocol[R_co]):
 
     @property
     def sources(self) -> tuple[tuple[Source, str], ...]:
-        """The stored features it takes, each with the name of its pooling."""
+        """The stored descriptors it takes, each with the name of its pooling."""
         ...
 
     def seconds(self, gauge: Gauge) -> float:
-        """How long it will take, from measured samples, not counting the features it takes."""
+        """How long it will take, from measured samples, not counting the descriptors it takes."""
         ...
 
     def run(self, shop: Workshop) -> Outcome[R_co]:
@@ -38,7 +38,7 @@ class Job(Protocol[R_co]):
 
 
 def before(job: Job[Any]) -> tuple[Tuned, ...]:
-    """The fine-tunings that have to be done first: those of the networks whose features the job takes."""
+    """The fine-tunings that have to be done first: those of the networks whose descriptors the job takes."""
     return tuple(source.tuned for source, _ in job.sources if source.tuned is not None)
 
 

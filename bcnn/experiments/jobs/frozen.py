@@ -18,7 +18,7 @@ import numpy
 
 from ...classify.evaluate import fit_and_test
 from ...data.contract import TEST, TRAIN
-from ...features.folder import FeatureRows
+from ...descriptors.folder import DescriptorRows
 from ...pooling import POOLINGS
 from ...pooling.head import PAPERS_EPS, Head, HeadConfig, make_config, options_of, with_options
 from ..gauge import Gauge
@@ -43,9 +43,9 @@ class FrozenResult:
     num_broken: int  # images that could not be read
     truth: tuple[int, ...]  # true classes of the test images
     predicted: tuple[int, ...]
-    num_features: int
+    descriptor_length: int
     converged: bool
-    time_s: dict[str, float]  # "fit"; "all", with normalizing and scores; "describe", the features, once for all heads
+    time_s: dict[str, float]  # "fit"; "all", with normalizing and scores; "describe", the images, once for all heads
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Frozen:
             accuracy=found.accuracy, top5_accuracy=found.top5_accuracy, mean_class_accuracy=found.mean_class_accuracy,
             num_test=found.num_images, num_train=len(own.rows), num_broken=len(stored.broken),
             truth=tuple(tested.labels.tolist()), predicted=tuple(tested.scores.argmax(1).tolist()),
-            num_features=int(fitted.weight.shape[1]), converged=fitted.converged, time_s=spent,
+            descriptor_length=int(fitted.weight.shape[1]), converged=fitted.converged, time_s=spent,
         )  # fmt: skip
         return Outcome(result)
 
@@ -120,8 +120,8 @@ def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: st
 
 
 @contextmanager
-def descriptors(head: Head, rows: FeatureRows, shop: Workshop, name: str) -> Iterator[numpy.ndarray]:
-    """Descriptors of stored features, one row per view, in a file that is removed afterwards."""
+def descriptors(head: Head, rows: DescriptorRows, shop: Workshop, name: str) -> Iterator[numpy.ndarray]:
+    """Descriptors from stored poolings, one row per view, in a file that is removed afterwards."""
     shape = (rows.shape[0], head.length(num_channels(head, rows.shape[1])))
     needed = 4 * shape[0] * shape[1]
     free = shutil.disk_usage(shop.out).free

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from ...bench.precision import METHODS, Precision, measure
 from ...bench.regimes import REGIMES
-from ...progress import at_stage
 from ..gauge import Gauge
 from ..records import Outcome
 from ..workshop import Workshop
@@ -63,7 +62,7 @@ class GradientErrors:
         """Measure all methods on the same matrices."""
         A = self._matrices(shop).to(getattr(torch, self.dtype))
         G = torch.randn(A.shape, generator=torch.Generator().manual_seed(self.seed), dtype=torch.float64).to(A.dtype)
-        errors = tuple(measure(A, (G + G.mT) / 2, tick=at_stage(shop.progress, self.name)))
+        errors = tuple(measure(A, (G + G.mT) / 2, progress=shop.progress, stage=self.name))
         sigma = torch.linalg.eigvalsh(A.double())
         condition = float((sigma[:, -1] / sigma[:, 0]).median())
         return Outcome(GradientErrorsResult(A.shape[-1], condition, errors))

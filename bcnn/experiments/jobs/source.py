@@ -1,4 +1,4 @@
-"""Stored features that jobs take: pooled by a network, frozen or fine-tuned, from all images of a dataset."""
+"""Stored descriptors that jobs take: pooled by a network, frozen or fine-tuned, from all images of a dataset."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from ...data.contract import TRAIN
-from ...features.extract import extract
-from ...features.folder import Features
+from ...descriptors.extract import extract
+from ...descriptors.folder import Descriptors
 from ...models.bcnn import with_head
 from ...pooling.triangle import full_matrix
-from ...progress import Progress, at_stage
+from ...progress import Progress
 from ..records import Subject
 from ..workshop import Workshop, plain_head, slug_of
 from .tuned import Tuned
@@ -22,7 +22,7 @@ from .tuned import Tuned
 
 @dataclass(frozen=True)
 class Source:
-    """What stored features depend on, besides the pooling."""
+    """What stored descriptors depend on, besides the pooling."""
 
     dataset: str
     images: str
@@ -44,20 +44,20 @@ class Source:
         return ", ".join([self.dataset, self.network, f"{self.size} px", *words[:1], *tuned, *words[1:]])
 
     def folder(self, shop: Workshop, pooling: str) -> Path:
-        """Where the features are."""
-        return shop.out / "features" / self.slug / pooling
+        """Where the descriptors are."""
+        return shop.out / "descriptors" / self.slug / pooling
 
-    def stored(self, shop: Workshop, pooling: str) -> Features:
-        """The features, once they are described."""
-        return Features(self.folder(shop, pooling))
+    def stored(self, shop: Workshop, pooling: str) -> Descriptors:
+        """The descriptors, once they are described."""
+        return Descriptors(self.folder(shop, pooling))
 
-    def describe(self, shop: Workshop, poolings: Sequence[str], progress: Progress | None = None) -> None:
-        """Store pooled features of every image, all poolings in one pass; what is there is not done again."""
+    def extract(self, shop: Workshop, poolings: Sequence[str], progress: Progress | None = None) -> None:
+        """Store pooled descriptors of every image, all poolings in one pass; what is there is not done again."""
         weights = None if self.tuned is None else self.tuned.best(shop)
         model = shop.network(self.dataset, self.network, self.size, tuned=weights)
         models = {self.folder(shop, pooling): with_head(model, plain_head(pooling)) for pooling in poolings}
-        hear = at_stage(progress or shop.progress, f"describing {self.slug}, images")
-        done = extract(shop.dataset(self.dataset), models, shop.options, tick=hear)
+        dataset, stage = shop.dataset(self.dataset), f"describing {self.slug}, images"
+        done = extract(dataset, models, shop.options, progress=progress or shop.progress, stage=stage)
         shop.add_broken(self.dataset, done.broken)
 
     def num_missing(self, shop: Workshop, poolings: Sequence[str]) -> int:
@@ -67,7 +67,7 @@ class Source:
             stored = [self.stored(shop, pooling) for pooling in poolings]
         except (OSError, ValueError):
             return total
-        return min(total, max(len(features.missing) * features.config.chunk for features in stored))
+        return min(total, max(len(descriptors.missing) * descriptors.config.chunk for descriptors in stored))
 
     def matrices(self, shop: Workshop, *, eps: float, count: int, scale: str = "trace") -> Tensor:
         """A of at most `count` training images, evenly spread over the list, in float32, shape (count, d, d).
@@ -86,6 +86,6 @@ class Source:
 
 
 def source_of(subject: Subject) -> Source:
-    """The features of the frozen network."""
+    """The descriptors of the frozen network."""
     s = subject
     return Source(s.dataset, s.images, s.network, s.weights, s.parameters, s.size)

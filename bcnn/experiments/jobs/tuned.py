@@ -12,18 +12,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ...finetune.checkpoint import BEST
+from ...finetune.config import HOW, FinetuneConfig
+from ...finetune.recipes import with_recipe
 from ...machine import commit
+from ...metrics import METRICS, read
 from ...pooling.head import PAPERS_EPS, PRESETS
 from ...pooling.head import ridge_in as ridge_in_head
 from ...runs import config as configs
 from ...runs.config import RunConfig
-from ...train.checkpoint import BEST
-from ...train.config import HOW, FinetuneConfig
-from ...train.recipes import with_recipe
 from ..gauge import Gauge
 from ..plain import later, short_digest, to_plain
 from ..records import Outcome, Subject
-from ..run_folder import METRICS, TunedResult, read_run
+from ..run_folder import TunedResult, tuned_result
 from ..workshop import Workshop, slug_of
 
 EXACT_ROOT = "signed_sqrt(delta=0)"
@@ -63,20 +64,20 @@ class Tuned:
 
     def run(self, shop: Workshop) -> Outcome[TunedResult]:
         """What the run folder says; a finished run of the same configuration is taken as it is."""
-        from ...features.team import Team
+        from ...descriptors.team import Team
+        from ...finetune.engine import start
         from ...runs.finetune import finetune
-        from ...train.engine import start
 
         folder, earlier = self.new_folder(shop), self.finished(shop)
         if earlier is None:
             config = self._config(shop)
             fabric = start(precision=config.precision, device=config.device)
-            finetune(config, folder, fabric, team=Team(), tick=shop.progress, report=shop.report)
-        run = read_run(earlier or folder)
-        if run.finetune is None:
-            raise ValueError(f"reproduce: expected a run of bcnn train --finetune in {earlier or folder}, got another.")
+            finetune(config, folder, fabric, team=Team(), progress=shop.progress)
+        place = earlier or folder
+        run = read(place / METRICS)
         shop.add_broken(self.dataset, run.broken)
-        return Outcome(run.finetune, run.versions, None if earlier else commit())  # of an earlier one nobody knows it
+        known = None if earlier else commit()  # of an earlier one nobody knows it
+        return Outcome(tuned_result(run, place), dict(run.versions), known)
 
     def new_folder(self, shop: Workshop) -> Path:
         """Where a new run goes."""
@@ -92,7 +93,7 @@ class Tuned:
         slug = slug_of(self.dataset, self.images, self.network, self.parameters, self.size)
         seed = f"_{self.seed}" if shop.weights is None else ""
         head = {name: value for name, value in json.loads(self.options).items() if name not in ("finetune", "rescale")}
-        return shop.out / "features" / f"{slug}_before_{self.scheme}-{short_digest(head)}{seed}"
+        return shop.out / "descriptors" / f"{slug}_before_{self.scheme}-{short_digest(head)}{seed}"
 
     def finished(self, shop: Workshop) -> Path | None:
         """The folder of a finished run of this configuration on these images, if there is one."""
@@ -103,9 +104,9 @@ class Tuned:
             for pattern in (METRICS, f"*/{METRICS}", f"finetune/*/{METRICS}"):
                 for path in sorted(root.glob(pattern)):
                     with suppress(OSError, ValueError, KeyError, TypeError):  # others' files may be there, too
-                        run = read_run(path.parent)
-                        same = run.listing == listing and run.images in (None, self.images)
-                        if same and configs.from_plain(run.config).result_part() == wanted:
+                        run = read(path)
+                        same = run.listing == listing and run.images in ("", self.images)
+                        if same and configs.from_plain(dict(run.config)).result_part() == wanted:
                             return path.parent
         return None
 
@@ -124,7 +125,7 @@ class Tuned:
         return RunConfig(
             spec=shop.data[self.dataset], backbone=self.network, weights=shop.weights, size=self.size, seed=self.seed,
             finetune=FinetuneConfig(epochs=self.epochs, **tuning), device=how.device, workers=how.workers,
-            batch=how.batch, strict=how.strict, features=str(self.before_folder(shop)), **run,
+            batch=how.batch, strict=how.strict, descriptors=str(self.before_folder(shop)), **run,
         )  # fmt: skip
 
 

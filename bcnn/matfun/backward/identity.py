@@ -10,7 +10,7 @@ from torch import Tensor
 from ..contract import ForwardState, SpectralFunction
 
 
-def identity(state: ForwardState, grad_Z: Tensor, f: SpectralFunction) -> Tensor:
+def identity(_state: ForwardState, grad_Z: Tensor, _f: SpectralFunction) -> Tensor:
     r"""dL/dA := dL/dZ, the matrix function being ignored in the backward pass.
 
     Paper: Sec. 3.5 and the column "Faster" of Table 3: "a faster scheme where the matrix square-root layer is ignored
@@ -20,10 +20,5 @@ def identity(state: ForwardState, grad_Z: Tensor, f: SpectralFunction) -> Tensor
     Valid: not a gradient. For the square root it is too large by 2 sqrt(sigma) along an eigenvector: with the
     paper's spectra (10^6) the learning rate has to be smaller, or the next layer must normalize.
     Cost: none.
-
-    Args:
-        state: not used.
-        grad_Z: dL/dZ, shape (..., d, d).
-        f: not used.
     """
     return grad_Z.clone()

@@ -24,11 +24,6 @@ def loewner(state: ForwardState, grad_Z: Tensor, f: SpectralFunction) -> Tensor:
     that repeated eigenvalues are exact and log(A) and A^p train, which the paper reports failing at (Sec. 3.5).
     Valid: everywhere f is differentiable; infinite entries between null vectors are set to zero (see each function).
     Cost: four products, and an eigh of A where the forward left no basis.
-
-    Args:
-        state: what the forward left.
-        grad_Z: dL/dZ, symmetric, shape (..., d, d).
-        f: the function.
     """
     U, sigma, eps = state.U, state.sigma, torch.finfo(state.A.dtype).eps
     if U is None or sigma is None:

@@ -10,15 +10,15 @@ import math
 import torch
 from torch import Tensor
 
-from ...linalg import spectrum
-from ...linalg.lyapunov import bartels_stewart, eigen, iterative, kronecker
+from ...linalg.lyapunov import SOLVERS, eigen, iterative
+from ...linalg.spectrum import NULL_UNITS
 from ..contract import ForwardState, SpectralFunction
 
 
 def lyapunov(
     state: ForwardState,
     grad_Z: Tensor,
-    f: SpectralFunction,
+    _f: SpectralFunction,
     *,
     solver: str = "auto",
     solver_iters: int | None = None,
@@ -32,9 +32,6 @@ def lyapunov(
     Cost: "eigen" four products, and an eigh of Z where the forward left no basis.
 
     Args:
-        state: what the forward left.
-        grad_Z: dL/dZ, symmetric, shape (..., d, d).
-        f: the square root.
         solver: "eigen", "bartels_stewart" (SciPy, the paper's reference), "kronecker" (Eq. (7), small d), "iterative"
             (products only); "auto" is "eigen", or "iterative" where that would need an eigh and the device is no CPU.
         solver_iters: Newton-Schulz steps of "iterative"; None takes the minimax polynomials.
@@ -43,19 +40,9 @@ def lyapunov(
     if solver == "auto":
         solver = "eigen" if state.U is not None or grad_Z.device.type == "cpu" else "iterative"
     if solver == "eigen":
-        U, r, null = _basis(state)
-        return eigen(state.Z, grad_Z, U=U, r=r, null=null)
+        root = None if state.sigma is None else state.sigma.sqrt()
+        null = math.sqrt(NULL_UNITS * torch.finfo(state.A.dtype).eps)  # what counts as zero, relative to the largest
+        return eigen(state.Z, grad_Z, U=state.U, r=root, null=null)
     if solver == "iterative":
         return iterative(state.Z, grad_Z, solver_iters=solver_iters, solver_lower=solver_lower)
-    if solver == "kronecker":
-        return kronecker(state.Z, grad_Z)
-    return bartels_stewart(state.Z, grad_Z)
-
-
-def _basis(state: ForwardState) -> tuple[Tensor, Tensor, float]:
-    """The eigenbasis of Z, its eigenvalues, and what counts as zero among them, relative to the largest."""
-    null = math.sqrt(spectrum.NULL_UNITS * torch.finfo(state.A.dtype).eps)
-    if state.U is not None and state.sigma is not None:
-        return state.U, state.sigma.sqrt(), null
-    r, U = spectrum.eigh(state.Z)
-    return U, r.clamp_min(0), null
+    return SOLVERS[solver](state.Z, grad_Z)

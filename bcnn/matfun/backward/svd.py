@@ -40,9 +40,6 @@ def svd(state: ForwardState, grad_Z: Tensor, f: SpectralFunction, *, report: Rep
     Cost: five products.
 
     Args:
-        state: what the forward left.
-        grad_Z: dL/dZ, shape (..., d, d).
-        f: the function.
         report: called with (matrices with exceptions, matrices) when there are any; the default warns.
     """
     gradient = svd_gradient(state, grad_Z, f, keep=None)

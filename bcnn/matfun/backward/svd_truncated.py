@@ -32,9 +32,6 @@ def svd_truncated(
     Cost: as `svd`.
 
     Args:
-        state: what the forward left.
-        grad_Z: dL/dZ, shape (..., d, d).
-        f: the function.
         tau: absolute threshold on the eigenvalues of A; default as above.
         report: called with (matrices ignored, matrices) when there are any; the default warns.
     """

@@ -41,14 +41,12 @@ def unrolled(
     Cost: three products for each one of the forward; memory independent of the number of steps.
 
     Args:
-        state: what the forward left.
-        grad_Z: dL/dZ, symmetric, shape (..., d, d).
-        f: the function.
         store: whether to keep the iterates (handled where the forward is run).
         algorithm: the forward with its options bound.
         scaled_by: the scale it used, or None for an iteration that uses none.
     """
     assert algorithm is not None, "unrolled: the composition binds the algorithm"
+    del store  # whoever runs the forward has looked at it
     A = state.A
     if scaled_by is None:
         return _along(algorithm, f, A, grad_Z)
@@ -68,4 +66,5 @@ def _along(algorithm: Algorithm, f: SpectralFunction, A: Tensor, direction: Tens
     """The directional derivative of the algorithm, by forward-mode differentiation."""
     A = A.expand_as(direction).contiguous()  # a dual number needs memory of its own
     with torch.no_grad():
-        return torch.func.jvp(lambda A: algorithm(A, f).Z, (A,), (direction,))[1]
+        along: Tensor = torch.func.jvp(lambda A: algorithm(A, f).Z, (A,), (direction,))[1]
+    return along

@@ -18,7 +18,7 @@ MAX_ITERS = 60
 
 
 def denman_beavers(
-    A: Tensor, f: SpectralFunction, *, num_iters: int | None = None, tol: float | None = None, scaled: bool = True
+    A: Tensor, _f: SpectralFunction, *, num_iters: int | None = None, tol: float | None = None, scaled: bool = True
 ) -> ForwardState:
     r"""Square root of SPD matrices by the Denman-Beavers iteration, inverses by Cholesky.
 
@@ -31,8 +31,6 @@ def denman_beavers(
     Cost: two Cholesky factorizations and inverses a step. LU is avoided: batched LU fails on CPUs (pytorch#142815).
 
     Args:
-        A: SPD matrices, shape (..., d, d).
-        f: the square root.
         num_iters: steps; default 10 scaled, 20 unscaled ("about 20 iterations are sufficient").
         tol: instead, iterate until Y changes by less than this, relatively, at most 60 times.
         scaled: whether to scale by the determinant.

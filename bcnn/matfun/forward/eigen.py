@@ -30,8 +30,6 @@ def eigen(A: Tensor, f: SpectralFunction, *, precision: str = "high", tolerance:
     Cost: one eigh and one product; U and sigma are kept for the backward pass.
 
     Args:
-        A: symmetric matrices, shape (..., d, d).
-        f: the function of the eigenvalues.
         precision: "high" decomposes in float64, "fast" in the precision of A.
         tolerance: raise if an eigenvalue is below minus this times the largest; None does not look (a GPU would wait).
     """

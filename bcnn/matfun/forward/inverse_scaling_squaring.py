@@ -25,7 +25,7 @@ MAX_RADIUS = 0.9  # and given fewer roots than that, it is never used beyond thi
 
 def inverse_scaling_squaring(
     A: Tensor,
-    f: SpectralFunction,
+    _f: SpectralFunction,
     *,
     num_roots: int | None = None,
     lower: float | None = None,
@@ -42,8 +42,6 @@ def inverse_scaling_squaring(
     Cost: k square roots of falling price and one product a term of the series.
 
     Args:
-        A: SPD matrices, shape (..., d, d).
-        f: the logarithm.
         num_roots: k; default: as many as bring `lower` within the radius of the series.
         lower: least eigenvalue over the scale; default one unit of rounding of the precision.
         scale: as in `newton_schulz`.

@@ -39,8 +39,6 @@ def minimax(
     Newton-Schulz takes 57.
 
     Args:
-        A: SPD matrices, shape (..., d, d).
-        f: the square root.
         num_iters: at most so many steps; the range is then the widest that so many steps cover. Default: no limit.
         tol: largest relative error of an eigenvalue of the root; default four units of rounding.
         lower: least eigenvalue over the scale, which the ridge of the pooling layer gives for free (eps / ||A||_F);

@@ -23,7 +23,7 @@ MAX_ITERS = 100
 
 def newton_schulz(
     A: Tensor,
-    f: SpectralFunction,
+    _f: SpectralFunction,
     *,
     num_iters: int | None = None,
     tol: float | None = None,
@@ -41,8 +41,6 @@ def newton_schulz(
     Cost: three products a step, less two in the first step and one in the last.
 
     Args:
-        A: SPD matrices, shape (..., d, d).
-        f: the square root.
         num_iters: steps, from 0 up; 0 is A itself up to scale, the column "0" of Table 3. Default 5.
         tol: instead, iterate until Y changes by less than this, relatively, at most 100 times.
         scale: "frobenius", "trace" (as in iSQRT-COV), or a tensor (..., 1, 1) no smaller than the largest eigenvalue.

@@ -20,8 +20,6 @@ def svd(A: Tensor, f: SpectralFunction, *, precision: str = "high", tolerance: f
     Cost: one SVD and one product.
 
     Args:
-        A: symmetric matrices, shape (..., d, d).
-        f: the function of the eigenvalues.
         precision: as in `eigen`.
         tolerance: as in `eigen`.
     """

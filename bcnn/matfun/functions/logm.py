@@ -20,7 +20,7 @@ from ..contract import SpectralFunction
 TINY = 1e-30
 
 
-def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
+def _divided_difference(sigma: Tensor, _p: Tensor | None, _eps: float) -> Tensor:
     # With t = log a - log b: a - b = 2 sqrt(ab) sinh(t/2), so (log a - log b) / (a - b) = (t/2) / sinh(t/2) / sqrt(ab).
     # Rounding in t costs only as much as itself: the function is smooth and flat at t = 0, where it is 1.
     root, half = sigma.sqrt(), sigma.log() / 2
@@ -28,7 +28,7 @@ def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
     return t.div_(t.sinh()).div_(root[..., :, None] * root[..., None, :])
 
 
-def positive_floor(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
+def positive_floor(sigma: Tensor, _p: Tensor | None, eps: float) -> Tensor:
     """The least eigenvalue that can be told from zero next to the largest one, in the precision of A."""
     return (eps * sigma.amax(-1, keepdim=True)).clamp_min(torch.finfo(sigma.dtype).tiny)
 
@@ -36,12 +36,12 @@ def positive_floor(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
 LOG = SpectralFunction(
     name="log",
     wrapper="logm",
-    g=lambda sigma, p: sigma.log(),
-    dg=lambda sigma, p: 1 / sigma,
+    g=lambda sigma, _p: sigma.log(),
+    dg=lambda sigma, _p: 1 / sigma,
     divided_difference=_divided_difference,
     floor=positive_floor,
-    inverse=lambda Z, p: torch.linalg.matrix_exp(Z),
-    euler=lambda Z, p: torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device),
+    inverse=lambda Z, _p: torch.linalg.matrix_exp(Z),
+    euler=lambda Z, _p: torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device),
 )
 
 
@@ -72,9 +72,7 @@ def logm(
         A: symmetric positive definite matrices, shape (..., d, d).
         forward: "auto" (= "eigen"), "svd", "inverse_scaling_squaring".
         backward: "auto" (= "loewner"), or another name of `BACKWARDS`.
-        check: as in `sqrtm`.
-        return_info: return ``(Z, info)`` with the residual ||A - exp(Z)|| / ||A|| and the number of steps.
-        **options: those of the two methods; ``precision="fast"`` keeps float32 inside.
+        check, return_info, **options: as in `sqrtm`; the residual is ||A - exp(Z)|| / ||A||.
 
     Returns:
         Z of the shape, dtype and device of A.

@@ -20,7 +20,7 @@ from ..compose import MatrixFunctionInfo, matrix_function
 from ..contract import SpectralFunction
 
 
-def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
+def _divided_difference(sigma: Tensor, _p: Tensor | None, eps: float) -> Tensor:
     # (sqrt(a) - sqrt(b)) / (a - b) = 1 / (sqrt(a) + sqrt(b)); infinite between two null vectors, where it is set to 0.
     return reciprocal_sums(sigma.sqrt(), null=math.sqrt(NULL_UNITS * eps))
 
@@ -28,12 +28,12 @@ def _divided_difference(sigma: Tensor, p: Tensor | None, eps: float) -> Tensor:
 SQRT = SpectralFunction(
     name="sqrt",
     wrapper="sqrtm",
-    g=lambda sigma, p: sigma.sqrt(),
-    dg=lambda sigma, p: 0.5 / sigma.sqrt(),  # Eq. (4)
+    g=lambda sigma, _p: sigma.sqrt(),
+    dg=lambda sigma, _p: 0.5 / sigma.sqrt(),  # Eq. (4)
     divided_difference=_divided_difference,
-    floor=lambda sigma, p, eps: torch.zeros_like(sigma[..., :1]),
-    inverse=lambda Z, p: Z @ Z,
-    euler=lambda Z, p: Z / 2,
+    floor=lambda sigma, _p, _eps: torch.zeros_like(sigma[..., :1]),
+    inverse=lambda Z, _p: Z @ Z,
+    euler=lambda Z, _p: Z / 2,
 )
 
 

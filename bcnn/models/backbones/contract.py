@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ...errors import unknown_name
+from .. import engines
 
 Layers = OrderedDict[str, nn.Module]
 
@@ -69,7 +70,7 @@ class Backbone(nn.Module):
         # Convolutions are faster so on a CPU, some by a third and more; the values are the same.
         values = values.contiguous(memory_format=torch.channels_last)
         if not (self.checkpointing and torch.is_grad_enabled()):
-            return self.layers[start:](values)
+            return engines.run(nn.Sequential(*list(self.layers)[start:]), values)
         for segment in self._segments(start):
             values = checkpoint(segment, values, use_reentrant=False)
         return values

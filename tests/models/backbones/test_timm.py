@@ -104,13 +104,13 @@ def test_wrong_names_are_answered_with_the_right_ones():
 
 
 def test_it_is_fine_tuned(tmp_path):
-    from bcnn.features.team import Team
+    from bcnn.descriptors.team import Team
+    from bcnn.finetune.config import FinetuneConfig
+    from bcnn.finetune.engine import start
     from bcnn.runs.config import RunConfig
     from bcnn.runs.finetune import finetune
-    from bcnn.train.config import FinetuneConfig
-    from bcnn.train.engine import start
-    from tests.features.images import picture_folder
-    from tests.train.tasks import quiet
+    from tests.descriptors.images import picture_folder
+    from tests.finetune.tasks import quiet
 
     spec = str(picture_folder(tmp_path / "pictures", classes=2, train=4, test=2))
     small = {"spec": spec, "preset": ("bcnn",), "backbone": "timm/resnet18", "weights": None, "size": 64, "proj_dim": 8}

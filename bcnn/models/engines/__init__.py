@@ -1,0 +1,42 @@
+"""One file per engine: the way in which a network's layers are computed where no gradients are wanted.
+
+An engine is a function of layers in a row and of images, or maps, that go into the first of them. What it cannot do
+better, it leaves to torch. Training is always torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import unknown_name
+from . import winograd
+
+ENGINES: dict[str, Callable[[nn.Sequential, Tensor], Tensor]] = {
+    "winograd": winograd.run,  # fewer multiplications, on CPUs in float32
+    "torch": nn.Sequential.__call__,
+}
+DEFAULT_ENGINE = "winograd"
+
+_chosen: ContextVar[str] = ContextVar("engine", default="torch")
+
+
+@contextmanager
+def using(name: str) -> Iterator[None]:
+    """Backbones that are called inside compute with this engine."""
+    if name not in ENGINES:
+        raise unknown_name("network", "engine", name, ENGINES)
+    before = _chosen.set(name)
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
+
+
+def run(layers: nn.Sequential, images: Tensor) -> Tensor:
+    """The output of the layers, by the engine that was chosen, or by torch where gradients are wanted."""
+    return layers(images) if torch.is_grad_enabled() else ENGINES[_chosen.get()](layers, images)

@@ -1,0 +1,91 @@
+"""Folders for results: ours or new, no links in them, and one process group at a time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..data.contract import shown
+
+MARK, LOCK = ".bcnn", ".lock"  # in every folder that a command has made for its results
+DEAD_S = 3600  # a temporary file that has not changed for so long belongs to nobody
+
+
+@contextmanager
+def held(folder: Path, who: str, *, may_hold: tuple[str, ...] = ()) -> Iterator[None]:
+    """A folder for results, made if need be, that no other command works in until the block ends.
+
+    The lock is the operating system's: it ends with the process, however that ends.
+
+    Args:
+        folder: new, empty, or made by an earlier command.
+        who: the command, for errors.
+        may_hold: names of what may lie in a folder that is otherwise new.
+
+    Raises: ValueError if it belongs to somebody else or another command works in it; OSError if it cannot be made.
+    """
+    from filelock import FileLock, Timeout
+
+    claim_folder(folder, who, may_hold=may_hold)
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(
+            f"{who}: expected nobody else at work in {shown(str(folder))}, got another process; wait for it, or choose "
+            "another --out."
+        ) from None
+    try:
+        remove_dead(folder)
+        yield
+    finally:
+        lock.release()
+
+
+def claim_folder(folder: Path, who: str, *, may_hold: tuple[str, ...] = ()) -> None:
+    """Make the folder and mark it as ours; one that holds somebody else's files is left alone."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and name not in may_hold)
+        marked = (folder / MARK).is_file() and not (folder / MARK).is_symlink()
+    except OSError as error:
+        raise OSError(f"{who}: expected to make the folder {folder}, got: {error}; choose another --out.") from None
+    if names and not marked:
+        raise ValueError(
+            f"{who}: expected {shown(str(folder))} to be new, empty, or a folder of an earlier run, got one with "
+            f"{shown(names[0])!r}, which would be at risk; choose another --out."
+        )
+    link = next((path for path in _below(folder) if path.is_symlink()), None)
+    if link is not None:
+        raise ValueError(
+            f"{who}: expected no links in {shown(str(folder))}, got {shown(str(link))}; what is written there would "
+            "land elsewhere. Remove it, or choose another --out."
+        )
+    with suppress(FileExistsError):
+        (folder / MARK).touch(exist_ok=False)
+
+
+def remove_dead(folder: Path) -> None:
+    """Remove what killed processes left half-written."""
+    for path in _below(folder):
+        with suppress(OSError):
+            if _is_temporary(path) and time.time() - path.lstat().st_mtime > DEAD_S:
+                path.unlink()
+
+
+def _is_temporary(path: Path) -> bool:
+    """Whether it is named as `files.written_whole` names what it has not finished."""
+    return path.name.startswith(".") and "-" in path.name and path.is_file()
+
+
+def _below(folder: Path, depth: int = 2) -> Iterator[Path]:
+    """What lies in a folder and in those within it; links are not followed."""
+    with suppress(OSError):
+        for entry in sorted(os.scandir(folder), key=lambda own: own.name):
+            path = Path(entry.path)
+            yield path
+            if depth > 1 and entry.is_dir(follow_symlinks=False):
+                yield from _below(path, depth - 1)
