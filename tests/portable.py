@@ -15,9 +15,9 @@ from pathlib import Path
 
 NUMERICAL = [
     "tests/linalg", "tests/matfun", "tests/contracts", "tests/pooling", "tests/classify", "tests/models/test_bcnn.py",
-    "tests/models/backbones", "tests/models/engines", "tests/scorers", "tests/fronts", "tests/descriptors/test_extract.py",
-    "tests/descriptors/test_bfloat16.py", "tests/finetune/test_loop.py", "tests/finetune/test_module.py",
-    "tests/finetune/test_source.py", "tests/runs",
+    "tests/models/backbones", "tests/models/engines", "tests/scorers", "tests/fronts",
+    "tests/descriptors/test_extract.py", "tests/descriptors/test_bfloat16.py", "tests/finetune/test_loop.py",
+    "tests/finetune/test_module.py", "tests/finetune/test_source.py", "tests/runs",
     "tests/experiments/test_frozen.py", "tests/bench/test_precision.py", "tests/bench/test_extended.py",
 ]  # fmt: skip
 # What is compiled is the same everywhere, and takes long.
