@@ -37,6 +37,15 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def available_memory() -> int | None:
+    """Bytes that programs can still have, without swapping; None where the system does not tell."""
+    info = Path("/proc/meminfo")
+    if not info.exists():
+        return None
+    fields = dict(line.split(":", 1) for line in info.read_text().splitlines())
+    return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
+
+
 def commit() -> str | None:
     """The commit of the source that runs, with "+" where files differ from it; None outside of a clone."""
     here = Path(__file__).resolve().parent

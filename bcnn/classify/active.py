@@ -7,14 +7,10 @@ Reference: Hintermueller, Ito, Kunisch, "The primal-dual active set strategy as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from .dual import Dual
-
-Solve = Callable[[Tensor], Tensor]  # a linear system, factorised
 
 
 def polish(dual: Dual, b: Tensor, guess: Tensor, *, max_iters: int = 30) -> tuple[Tensor, float, int]:
@@ -57,25 +53,10 @@ def _solve(dual: Dual, y: Tensor, a: Tensor, lower: Tensor, upper: Tensor) -> Te
     free = (~(lower | upper)).nonzero()[:, 0]
     if not len(free):
         return result
-    K = dual.K[free][:, free]
+    times, solve = dual.K.system(free)
     right = (y - dual.K @ (y * result))[free]
-    solve = factorise(K)
     x = (y * a)[free]
     for _ in range(3):  # the shift acts on the change alone, so that it fades
-        x = x + solve(right - K @ x)
+        x = x + solve(right - times(x))
     result[free] = y[free] * x
     return result
-
-
-def factorise(K: Tensor) -> Solve:
-    """Solves K x = right by Cholesky, K's diagonal raised just as much as rounding or repeated rows ask for."""
-    scale = K.diagonal().clamp(min=torch.finfo(K.dtype).tiny).rsqrt()
-    even = K * scale[:, None] * scale  # ones on the diagonal: neither large nor small entries rule the shift
-    shift = 1e-15 * len(K)
-    for _ in range(6):
-        even.diagonal().fill_(1 + shift)
-        factor, failed = torch.linalg.cholesky_ex(even)
-        if not int(failed):
-            break
-        shift *= 100
-    return lambda right: scale * torch.cholesky_solve((scale * right)[:, None], factor)[:, 0]

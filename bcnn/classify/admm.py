@@ -31,9 +31,9 @@ class State:
 
 def start(dual: Dual, warm: Tensor | None = None) -> State:
     """From zero, or from B of a similar problem; rho for the middle of K's eigenvalues and the size of C."""
-    sums = dual.K.sum(1) - (dual.K.diagonal() - dual.sizes)  # without what light samples add to the diagonal
+    sums = dual.K.row_sums() - (dual.K.diagonal() - dual.sizes)  # without what light samples add to the diagonal
     top = float(torch.linalg.vector_norm(sums) / len(dual.K) ** 0.5)  # a lower bound of the largest
-    rho = max(0.05 * top**0.5, 1 / float(torch.as_tensor(dual.upper, dtype=dual.K.dtype).max()))
+    rho = max(0.05 * top**0.5, 1 / float(torch.as_tensor(dual.upper, dtype=dual.Y.dtype).max()))
     if warm is None:
         zero = torch.zeros_like(dual.Y)
         return State(zero, zero.clone(), rho)
@@ -43,12 +43,12 @@ def start(dual: Dual, warm: Tensor | None = None) -> State:
 
 def iterate(dual: Dual, state: State, *, num_iters: int, tol: float) -> None:
     """Advance `state`; ends early when the multipliers of all classes stand still to `tol` of their size."""
-    inverse = _inverse(dual.K, state.rho)
+    inverse = dual.K.shifted_inverse(state.rho)
     end = state.num_iters + num_iters
     while state.num_iters < end:
         for _ in range(min(CHECK_EVERY, end - state.num_iters)):
             before = state.Z
-            B = inverse @ (dual.Y + state.rho * (before - state.U))
+            B = inverse(dual.Y + state.rho * (before - state.U))
             mixed = RELAX * B + (1 - RELAX) * before
             state.Z = dual.clip(mixed + state.U)
             state.U = state.U + mixed - state.Z
@@ -59,7 +59,7 @@ def iterate(dual: Dual, state: State, *, num_iters: int, tol: float) -> None:
         if bool((torch.maximum(primal, change) < tol).all()):
             return
         if _retune(dual, state, B, before):
-            inverse = _inverse(dual.K, state.rho)
+            inverse = dual.K.shifted_inverse(state.rho)
 
 
 def _retune(dual: Dual, state: State, B: Tensor, before: Tensor) -> bool:
@@ -75,11 +75,3 @@ def _retune(dual: Dual, state: State, B: Tensor, before: Tensor) -> bool:
     state.U = state.U * (state.rho / rho)
     state.rho = rho
     return True
-
-
-def _inverse(K: Tensor, rho: float) -> Tensor:
-    shifted = K.clone()
-    shifted.diagonal().add_(rho)
-    half = torch.linalg.solve_triangular(torch.linalg.cholesky(shifted), torch.eye(len(K), dtype=K.dtype), upper=False)
-    result: Tensor = half.mT @ half  # torch.cholesky_inverse is slower by far on several threads
-    return result

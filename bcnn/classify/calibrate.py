@@ -18,6 +18,7 @@ from ..errors import NotConvergedWarning
 from ..progress import Progress, silent
 from .contract import ClassifierKind
 from .flip import average_views
+from .kernel import Kernel
 from .rescale import Rescale, unchanged
 
 FOLD_TOL = 1e-3  # of held-out decision values: far below what a temperature can tell
@@ -36,7 +37,7 @@ class Calibration:
 
 def cross_validate(
     kind: ClassifierKind,
-    K: Tensor,
+    K: Kernel,
     labels: Tensor,
     num_classes: int,
     *,
@@ -67,7 +68,7 @@ def cross_validate(
     for i in range(num_folds):
         out = torch.from_numpy(fold == i)
         seen, unseen = (~out).nonzero()[:, 0], out.nonzero()[:, 0]
-        inner = K[seen][:, seen]
+        inner = K.among(seen)
         options = {
             "warm": None if warm is None else warm[seen],
             "sample_weight": None if sample_weight is None else sample_weight[seen],
@@ -75,7 +76,7 @@ def cross_validate(
         beta, bias = rescale(
             inner, labels[seen], *_solve_quietly(kind, inner, labels[seen], num_classes, C=C, **options)
         )
-        values[unseen] = K[unseen][:, seen] @ beta + bias
+        values[unseen] = K.across(unseen, seen, beta) + bias
         progress("calibrate", i + 1, num_folds)
     values = average_views(values, groups)[judged]
     truth = labels[first][judged]
@@ -90,7 +91,7 @@ def _mean(values: Tensor, mass: Tensor | None) -> Tensor:
 
 
 def _solve_quietly(
-    kind: ClassifierKind, K: Tensor, labels: Tensor, num_classes: int, **options: Any
+    kind: ClassifierKind, K: Kernel, labels: Tensor, num_classes: int, **options: Any
 ) -> tuple[Tensor, Tensor]:
     """One fold; if it falls short of its tolerance, so did or will the training, which says so."""
     with warnings.catch_warnings():

@@ -42,7 +42,7 @@ class Solution(Protocol):
 class ClassifierKind:
     """A solver and what can be said about it."""
 
-    # solve(K, labels, num_classes, *, C, sample_weight, tol, warm, progress), which says "train"
+    # solve(K or a kernel, labels, num_classes, *, C, sample_weight, tol, warm, progress), which says "train"
     solve: Callable[..., Solution]
     about: str
     one_vs_rest: bool  # scores of two classes are f and -f

@@ -19,12 +19,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from .kernel import Kernel
+
 
 @dataclass(frozen=True)
 class Dual:
     """All one-vs-rest problems of one Gram matrix."""
 
-    K: Tensor  # (n, n)
+    K: Kernel  # (n, n)
     Y: Tensor  # (n, k)
     C: float | Tensor  # in the units of K; with sample weights a number a row, (n, 1)
     squared: bool
@@ -55,6 +57,11 @@ class Dual:
         """The problems of some classes."""
         return replace(self, Y=self.Y[:, classes].contiguous())
 
+    def single(self) -> Dual:
+        """The same problems in float32, for what need not be exact."""
+        C = self.C.float() if isinstance(self.C, Tensor) else self.C
+        return replace(self, K=self.K.single(), Y=self.Y.float(), C=C, sizes=self.sizes.float())
+
     def gap(self, B: Tensor, F: Tensor) -> Tensor:
         """Primal minus dual objective of each class at feasible B, where F = K B; shape (k,).
 
@@ -83,16 +90,15 @@ class Dual:
         return (1e-14 * self.objective(B, F)).clamp(min=sharp)
 
 
-def make_dual(K: Tensor, Y: Tensor, C: float, *, squared: bool, sample_weight: Tensor | None = None) -> Dual:
+def make_dual(K: Kernel, Y: Tensor, C: float, *, squared: bool, sample_weight: Tensor | None = None) -> Dual:
     """The problems for a Gram matrix without bias; Y is +-1, weights are positive, shape (n,)."""
     unit = float(K.diagonal().mean()) + 1
-    scaled = (K + 1).div_(unit)
     own: float | Tensor = C * unit
     if sample_weight is not None:
         own = own * sample_weight[:, None]
-    sizes = scaled.diagonal().clone()
+    sizes = (K.diagonal() + 1).div_(unit)
+    ridge = None
     if squared:
-        ridge = torch.as_tensor(1 / (2 * own), dtype=K.dtype).flatten()  # one number, or one a row
+        ridge = torch.as_tensor(1 / (2 * own), dtype=Y.dtype).flatten()  # one number, or one a row
         sizes += ridge.min()
-        scaled.diagonal().add_(ridge)
-    return Dual(scaled, Y, own, squared, unit, sizes)
+    return Dual(K.with_bias(unit, ridge), Y, own, squared, unit, sizes)

@@ -1,4 +1,4 @@
-"""From descriptors and labels to a linear classifier with probabilities, through one Gram matrix.
+"""From descriptors and labels to a linear classifier with probabilities, through one kernel.
 
 Paper: Sec. 3.2, one-vs-rest linear SVMs, C = 1, on l2-normalised descriptors, images and their mirror images.
 """
@@ -19,7 +19,7 @@ from ..errors import unknown_name
 from ..progress import Progress, silent
 from . import CLASSIFIERS
 from .calibrate import Calibration, cross_validate
-from .gram import DescriptorMatrix, as_matrix, combine, gram, scores
+from .gram import DescriptorMatrix, as_matrix, combine, kernel_of, scores
 from .rescale import RESCALES
 
 NEGLIGIBLE = 1e-30  # of the heaviest sample, or of 1 if that is less: lighter ones do not count
@@ -106,7 +106,7 @@ def fit_classifier(
         )
     spent: dict[str, float] = {}
     with _timed(spent, "gram"):
-        K = gram(matrix, progress)[counted][:, counted]  # the whole, or the rows that count
+        K = kernel_of(matrix, counted, progress)
     with _timed(spent, "train"):
         solution = CLASSIFIERS[kind].solve(K, own, len(present), C=C, sample_weight=weights, progress=progress)
     beta, bias_of_present = RESCALES[rescale](K, own, solution.beta, solution.bias)
@@ -150,10 +150,10 @@ def _checked_groups(groups: Any, n: int) -> np.ndarray[Any, Any]:
     return given
 
 
-def _checked_weights(sample_weight: Any, n: int) -> tuple[Tensor | None, slice | Tensor]:
+def _checked_weights(sample_weight: Any, n: int) -> tuple[Tensor | None, Tensor]:
     """The weights of the rows that count, and which rows these are."""
     if sample_weight is None:
-        return None, slice(None)
+        return None, torch.arange(n)
     given = torch.tensor(np.asarray(sample_weight, dtype=np.float64))
     if given.shape != (n,):
         raise ValueError(f"fit_classifier: expected a sample weight per row, {n} rows, got shape {tuple(given.shape)}.")

@@ -13,10 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..machine import available_memory
 from ..progress import Progress, silent
+from .kernel import Formed, Kernel, Thin
 
 BLOCK_BYTES = 64 * 2**20  # of one block of columns; two at most are in memory
 SMALL = 2e9  # up to so many products float64 is not felt
+THIN = 2  # so many times more rows than columns, and the Gram matrix is not formed
+COPIES, COPIES_THIN = (
+    4,
+    4,
+)  # of the Gram matrix, or of the descriptors, that solvers and folds hold at a time, in float64
 _ROWS_READ = 128  # of a memory map, before its pages are given back
 _ROWS = 512  # rows of a tile of K: tiles below the diagonal are mirrored, not multiplied
 
@@ -85,6 +92,37 @@ def gram(matrix: DescriptorMatrix, progress: Progress = silent) -> Tensor:
             K[rows, top:] += block[rows] @ block[top:].mT
         progress("gram", start + block.shape[1], d)
     return K.triu_().add_(K.triu(1).mT)
+
+
+def kernel_of(matrix: DescriptorMatrix, rows: Tensor, progress: Progress = silent) -> Kernel:
+    """The kernel of some rows: the Gram matrix, or the descriptors themselves where rows are many and columns few.
+
+    Raises: MemoryError, before anything is read, where neither fits into memory.
+    """
+    n, d = matrix.shape
+    thin = len(rows) > THIN * (d + 1)
+    _check_memory(n, d, thin)
+    if not thin:
+        K = gram(matrix, progress)
+        return Formed(K if len(rows) == n else K[rows][:, rows])
+    X = torch.empty(len(rows), d, dtype=torch.float64)
+    for start, block in _blocks(matrix):
+        X[:, start : start + block.shape[1]] = block[rows]
+        progress("gram", start + block.shape[1], d)
+    return Thin(X)
+
+
+def _check_memory(n: int, d: int, thin: bool) -> None:
+    free = available_memory()
+    need = 8 * n * (COPIES_THIN * d if thin else COPIES * n)
+    if free is None or need <= free:
+        return
+    what = f"{n} rows of {d} numbers" if thin else f"the {n} x {n} products of {n} rows with each other"
+    remedy = "fewer images" if thin else f"fewer images, --no-flips, or descriptors of fewer than {n // THIN} numbers"
+    raise MemoryError(
+        f"classifier: expected {need / 1e9:.1f} GB of free memory for {what}, got {free / 1e9:.1f} GB; take {remedy}"
+        " (--proj-dim, or --pooling tensor_sketch), or a machine with more memory."
+    )
 
 
 def scores(matrix: DescriptorMatrix, weight: Tensor, bias: Tensor) -> Tensor:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import scipy.linalg.lapack
 import torch
 from torch import Tensor
 
-from .active import Solve, factorise
 from .dual import Dual
+from .kernel import Solve
 
 
 @dataclass(frozen=True)
@@ -42,20 +41,6 @@ class _Point:
         return min([1.0, *(float((-x / dx)[dx < 0].min()) for x, dx in pairs if bool((dx < 0).any()))])
 
 
-def low_rank(K: Tensor) -> Tensor | None:
-    """L with K = L L^T to rounding, shape (n, r), if r is at most half of n: Cholesky with pivoting."""
-    half = len(K) // 2 + 1
-    factor, failed = torch.linalg.cholesky_ex(K[:half, :half])
-    if not int(failed) and float(factor.diagonal().min()) > 1e-5:  # more than half already
-        return None
-    lower, pivots, rank, _ = scipy.linalg.lapack.dpstrf(K.numpy(), lower=1)
-    if rank >= half:
-        return None
-    L = torch.zeros(len(K), int(rank), dtype=K.dtype)
-    L[torch.from_numpy(pivots - 1).long()] = torch.from_numpy(lower[:, :rank]).tril()
-    return L
-
-
 def interior(dual: Dual, L: Tensor | None, *, max_iters: int = 80) -> tuple[Tensor, Tensor, int]:
     """A feasible point of one problem, a guess of what is held at its bounds (as `active.polish` takes), iterations."""
     y = dual.Y[:, 0]
@@ -69,7 +54,7 @@ def interior(dual: Dual, L: Tensor | None, *, max_iters: int = 80) -> tuple[Tens
         if num_iters == max_iters or point.mu <= 1e-13 * float(point.a.mean()):  # the objective is near the sum of a
             break
         num_iters += 1
-        solve = _solver(dual.K, L, point.z / point.a + point.v / point.room)
+        solve = dual.K.shifted_solve(point.z / point.a + point.v / point.room, L)
         point, step = _advance(point, y * F - 1 - point.z + point.v, y, solve)
         if not point.mu < 10 * least or step < 1e-9:  # rounding has the last word
             break
@@ -112,14 +97,3 @@ def _direction(
     """Newton's step to zero residual and products a z, room v that are less by az, rv."""
     da = y * solve(y * (rv / p.room - az / p.a - residual))
     return da, -(az + p.z * da) / p.a, (p.v * da - rv) / p.room
-
-
-def _solver(K: Tensor, L: Tensor | None, D: Tensor) -> Solve:
-    """Solves (K + diag(D)) x = right."""
-    if L is None:
-        return factorise(K + torch.diag(D))
-    scaled = L / D[:, None]
-    inner = L.mT @ scaled
-    inner.diagonal().add_(1)
-    solve = factorise(inner)
-    return lambda right: (right - L @ solve(scaled.mT @ right)) / D

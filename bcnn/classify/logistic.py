@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..errors import NotConvergedWarning
 from ..progress import Progress, silent
+from .kernel import Kernel
 from .svm import check_problem
 
 
@@ -35,7 +36,7 @@ class LogisticSolution:
 
 
 def solve_logistic(
-    K: Tensor,
+    K: Tensor | Kernel,
     labels: Tensor,
     num_classes: int,
     *,
@@ -49,7 +50,7 @@ def solve_logistic(
     """Multinomial logistic regression of one Gram matrix; every class needs a sample.
 
     Args:
-        K: Gram matrix, float64, shape (n, n).
+        K: Gram matrix, float64, shape (n, n), or a kernel that has not formed it.
         labels: whole numbers below `num_classes`, shape (n,).
         num_classes: k.
         C: weight of the losses.
@@ -61,10 +62,10 @@ def solve_logistic(
 
     Returns: the solution; `converged` is False, and a NotConvergedWarning given, if the last step was larger.
     """
-    check_problem("solve_logistic", K, labels, num_classes, C, sample_weight)
+    kernel = check_problem("solve_logistic", K, labels, num_classes, C, sample_weight)
     own = C / 2 if num_classes == 2 else C
     Y = torch.nn.functional.one_hot(labels.long(), num_classes).double()
-    problem = _Problem(_factor(K), Y, own, K.new_ones(1) if sample_weight is None else sample_weight)
+    problem = _Problem(kernel.spectral_factor(), Y, own, Y.new_ones(1) if sample_weight is None else sample_weight)
     x = torch.zeros(problem.L.shape[1] + 1, num_classes, dtype=torch.float64)
     change, gap, num_iters = float("inf"), float("inf"), 0
     while change > tol and num_iters < max_iters:
@@ -149,14 +150,6 @@ class _Problem:
     def to_beta(self, x: Tensor) -> Tensor:
         """V = L^T beta, by L^T L = diag(spectrum)."""
         return (self.L / self.spectrum) @ x[:-1]
-
-
-def _factor(K: Tensor) -> Tensor:
-    """L with K = L L^T, its columns orthogonal; eigenvalues that are rounding left out."""
-    spectrum, U = torch.linalg.eigh(K)
-    kept = spectrum > len(K) * torch.finfo(K.dtype).eps * spectrum[-1].clamp(min=1e-300)
-    result: Tensor = U[:, kept] * spectrum[kept].sqrt()
-    return result
 
 
 def _line_search(problem: _Problem, x: Tensor, value: float, gradient: Tensor, step: Tensor) -> Tensor:

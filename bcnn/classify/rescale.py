@@ -18,22 +18,33 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Rescale = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+from .kernel import Kernel
+
+Rescale = Callable[[Kernel, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
-def by_medians(K: Tensor, labels: Tensor, beta: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def by_medians(K: Kernel, labels: Tensor, beta: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Beta and bias of the rescaled classifiers; one whose medians are the wrong way round stays as it is."""
     scores = K @ beta + bias  # (n, k)
     own = labels[:, None] == torch.arange(beta.shape[1])
-    high = torch.where(own, scores, torch.nan).nanquantile(0.5, dim=0)
-    low = torch.where(own, torch.nan, scores).nanquantile(0.5, dim=0)
+    high, low = _medians(scores, own), _medians(scores, ~own)
     usable = high - low > 1e-12 * scores.abs().amax()
     low = torch.where(usable, low, 0.0)
     width = torch.where(usable, high - low, 1.0)
     return beta / width, (bias - low) / width
 
 
-def unchanged(K: Tensor, labels: Tensor, beta: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def _medians(scores: Tensor, counted: Tensor) -> Tensor:
+    """Of each column the median of what counts; some columns at a time, since torch's quantiles take 16 million."""
+    width = max(1, 2**23 // max(len(scores), 1))
+    parts = [
+        torch.where(c, s, torch.nan).nanquantile(0.5, dim=0)
+        for s, c in zip(scores.split(width, 1), counted.split(width, 1), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def unchanged(K: Kernel, labels: Tensor, beta: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """As they are."""
     return beta, bias
 

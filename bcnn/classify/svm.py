@@ -4,7 +4,8 @@ r"""One-vs-rest linear SVMs from the Gram matrix, exact: the paper's classifier 
 
 or the squares of the losses, each times the weight of its sample, if weights are given; the bias is regularised, as in
 liblinear and scikit-learn's LinearSVC. `admm` takes all classes near their solutions, `together` makes them exact;
-those left over are finished one by one, by `active`, after `interior` where need be.
+those left over are finished one by one, by `active`, after `interior` where need be. With more samples than columns the
+Gram matrix is not formed (`kernel.Thin`), and classes are done some at a time.
 
 Paper: Sec. 3.2.
 Legend: K Gram matrix (n, n); beta = y * multipliers (n, k), so that w = X^T beta and b = sum beta.
@@ -14,8 +15,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,12 +26,15 @@ from ..progress import Progress, silent
 from . import admm
 from .active import polish
 from .dual import Dual, make_dual
-from .interior import interior, low_rank
+from .interior import interior
+from .kernel import Kernel, as_kernel
+from .threads import side_by_side
 from .together import polish_together
 
 TOL = 1e-6  # of decision values, whose targets are +-1
 NUM_ADMM = 100  # at most; the active set seldom needs more
 NUM_SOLVES = 12  # of the active set, which settles in a few or never
+NUM_AT_ONCE = 4 * 2**20  # multipliers, of all samples and some classes, where there are many samples
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class SVMSolution:
 
 
 def solve_svm(
-    K: Tensor,
+    K: Tensor | Kernel,
     labels: Tensor,
     num_classes: int,
     *,
@@ -60,7 +64,7 @@ def solve_svm(
     """All one-vs-rest SVMs of one Gram matrix.
 
     Args:
-        K: Gram matrix without bias, float64, shape (n, n).
+        K: Gram matrix without bias, float64, shape (n, n), or a kernel that has not formed it.
         labels: whole numbers below `num_classes`, shape (n,).
         num_classes: k. Two classes are one problem, mirrored.
         C: weight of the losses.
@@ -73,45 +77,54 @@ def solve_svm(
 
     Returns: the solution; `converged` is False, and a NotConvergedWarning given, if a class missed that.
     """
-    check_problem("solve_svm", K, labels, num_classes, C, sample_weight)
+    kernel = check_problem("solve_svm", K, labels, num_classes, C, sample_weight)
     binary = num_classes == 2
     wanted = torch.tensor([1]) if binary else torch.arange(num_classes)
-    Y = torch.where(labels.long()[:, None] == wanted, 1.0, -1.0).double()
-    dual = make_dual(K, Y, C, squared=squared, sample_weight=sample_weight)
-    run = _Run(dual, tol, max_iters, progress)
-    if not run.finish_by_rank():
-        run.finish_from_admm(None if warm is None else warm[:, wanted] * dual.unit)
-    good = run.good()
-    gap = float(run.gap.max()) / dual.unit
-    if not bool(good.all()):
-        _warn(int((~good).sum()), len(good), gap, C)
-    beta = run.B / dual.unit
+    at_once = max(1, NUM_AT_ONCE // len(kernel)) if kernel.thin else len(wanted)
+    dual = make_dual(kernel, torch.empty(len(kernel), 0).double(), C, squared=squared, sample_weight=sample_weight)
+    beta, gaps, good = torch.empty(len(kernel), len(wanted)).double(), [], []
+    num_iters = 0
+    for classes in torch.arange(len(wanted)).split(at_once):
+        some = replace(dual, Y=torch.where(labels.long()[:, None] == wanted[classes], 1.0, -1.0).double())
+        run = _Run(some, tol, max_iters, partial(_say, progress, int(classes[0]), len(wanted)))
+        if not run.finish_by_rank():
+            run.finish_from_admm(None if warm is None else warm[:, wanted[classes]] * dual.unit)
+        beta[:, classes] = run.B / dual.unit
+        gaps.append(run.gap / dual.unit)
+        good.append(run.good())
+        num_iters = max(num_iters, run.num_iters)
+    gap, bad = float(torch.cat(gaps).max()), int((~torch.cat(good)).sum())
+    if bad:
+        _warn(bad, len(wanted), gap, C)
     beta = torch.cat([-beta, beta], 1) if binary else beta
-    return SVMSolution(beta, beta.sum(0), gap, run.num_iters, bool(good.all()))
+    return SVMSolution(beta, beta.sum(0), gap, num_iters, not bad)
+
+
+def _say(progress: Progress, before: int, total: int, done: int) -> None:
+    progress("train", before + done, total)
 
 
 class _Run:
     """The best points so far of all classes, and what is still to be done."""
 
-    def __init__(self, dual: Dual, tol: float, max_iters: int, progress: Progress):
-        self.dual, self.tol, self.max_iters, self.progress = dual, tol, max_iters, progress
+    def __init__(self, dual: Dual, tol: float, max_iters: int, done: Callable[[int], None]):
+        self.dual, self.tol, self.max_iters, self.done = dual, tol, max_iters, done
         self.B = torch.zeros_like(dual.Y)
         self.gap = dual.gap(self.B, self.B)
         self.num_iters = 0
         self.L: Tensor | None = None  # factor of K, if its rank is small
 
     def finish_by_rank(self) -> bool:
-        """Solve all classes by interior points where K has a small rank; a squared hinge's never has."""
-        self.L = None if self.dual.squared else low_rank(self.dual.K)
-        if self.L is None:
+        """Solve all classes by interior points where a formed K has a small rank; a squared hinge's never has."""
+        self.L = None if self.dual.squared else self.dual.K.low_rank()
+        if self.L is None or self.dual.K.thin:
             return False
         self.num_iters = self._each(self._from_inside)
         return True
 
     def finish_from_admm(self, warm: Tensor | None) -> None:
         """Solve all classes: near the solution together, then each to the end."""
-        dual, state = self.dual, admm.start(self.dual, warm)
-        admm.iterate(dual, state, num_iters=min(NUM_ADMM, self.max_iters), tol=1e-3)
+        dual, state = self.dual, self._near(warm)
         guess, allowed = dual.Y * (state.Z + state.U), dual.allowed_gap(state.Z, dual.K @ state.Z, self.tol)
         self.B, self.gap, products = state.Z, dual.gap(state.Z, dual.K @ state.Z), 0
         if self.max_iters > NUM_SOLVES:
@@ -127,6 +140,13 @@ class _Run:
 
         self.num_iters = state.num_iters + products + self._each(finish)
 
+    def _near(self, warm: Tensor | None) -> admm.State:
+        """A state near the solutions; in float32 where products with all samples would take longest."""
+        dual = self.dual.single() if self.dual.K.thin else self.dual
+        state = admm.start(dual, None if warm is None else warm.to(dual.Y.dtype))
+        admm.iterate(dual, state, num_iters=min(NUM_ADMM, self.max_iters), tol=1e-3)
+        return admm.State(self.dual.clip(state.Z.double()), state.U.double(), state.rho, state.num_iters)
+
     def good(self, classes: slice = slice(None)) -> Tensor:
         """Which classes are as right as promised, ten times what is aimed at, and as far as float64 can tell at all."""
         B, promised = self.B[:, classes], 10 * self.tol
@@ -134,20 +154,11 @@ class _Run:
         return (self.gap[classes] <= self.dual.of(classes).allowed_gap(B, self.dual.K @ B, promised)) & known
 
     def _each(self, solve: Callable[[int], int]) -> int:
-        """Do all classes side by side, a thread each, which beats threads inside each; returns the most iterations."""
-        k, threads = self.dual.num_classes, torch.get_num_threads()
-        inference = torch.is_inference_mode_enabled()  # a thread's own setting
-
-        def one(j: int) -> int:
-            with torch.inference_mode(inference):
-                return solve(j)
-
+        """Do all classes side by side; returns the most iterations."""
         most = 0
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for j, count in enumerate(map(one, range(k)) if k < threads else pool.map(one, range(k))):
-                self.progress("train", j + 1, k)
-                most = max(most, count)
-        torch.set_num_threads(threads)  # a worker's setting also becomes the default of threads yet to start
+        for j, count in enumerate(side_by_side(solve, self.dual.num_classes)):
+            self.done(j + 1)
+            most = max(most, count)
         return most
 
     def _polish(self, j: int, b: Tensor, guess: Tensor) -> int:
@@ -176,11 +187,12 @@ def _warn(bad: int, total: int, gap: float, C: float) -> None:
 
 
 def check_problem(
-    who: str, K: Tensor, labels: Tensor, num_classes: int, C: float, sample_weight: Tensor | None = None
-) -> None:
-    """Raise for what no classifier can be trained from."""
-    if K.ndim != 2 or K.shape[0] != K.shape[1] or len(labels) != len(K):
-        raise ValueError(f"{who}: expected K (n, n) and n labels, got {tuple(K.shape)} and {len(labels)} labels.")
+    who: str, K: Tensor | Kernel, labels: Tensor, num_classes: int, C: float, sample_weight: Tensor | None = None
+) -> Kernel:
+    """The kernel; raises for what no classifier can be trained from."""
+    shape = tuple(K.shape) if isinstance(K, Tensor) else (len(K), len(K))
+    if len(shape) != 2 or shape[0] != shape[1] or len(labels) != len(K):
+        raise ValueError(f"{who}: expected K (n, n) and n labels, got {shape} and {len(labels)} labels.")
     if not 0 < C < float("inf"):
         raise ValueError(f"{who}: expected C > 0 and finite, got {C}.")
     if num_classes < 2:
@@ -190,10 +202,10 @@ def check_problem(
             f"{who}: expected labels from 0 to {num_classes - 1}, got {int(labels.min())} to {int(labels.max())}."
         )
     if sample_weight is None:
-        return
-    if sample_weight.shape != labels.shape or sample_weight.dtype != K.dtype:
+        return as_kernel(K)
+    if sample_weight.shape != labels.shape or sample_weight.dtype != torch.float64:
         raise ValueError(
-            f"{who}: expected {len(labels)} sample weights, {K.dtype}, got shape {tuple(sample_weight.shape)}, "
+            f"{who}: expected {len(labels)} sample weights, {torch.float64}, got shape {tuple(sample_weight.shape)}, "
             f"{sample_weight.dtype}."
         )
     low, high = float(sample_weight.min()), C * float(sample_weight.max())
@@ -202,3 +214,4 @@ def check_problem(
             f"{who}: expected sample weights > 0 and finite, times C too, got {low} to {float(sample_weight.max())}; "
             "leave out samples of weight 0."
         )
+    return as_kernel(K)

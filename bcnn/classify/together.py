@@ -1,7 +1,9 @@
-"""The active-set method of `active` for all classes at once, by conjugate gradients: one product an iteration.
+"""The active-set method of `active` for all classes at once: the products are those of matrices.
 
-Wide descriptors have a Gram matrix of moderate condition, where some thirty products take the place of one
-factorisation per class. What has not settled after a few rounds is left to `active`.
+Wide descriptors have a Gram matrix of moderate condition, where some thirty products with it, by conjugate gradients,
+take the place of one factorisation per class. Where there are more samples than columns, only few multipliers are free,
+and their systems are small: one per class is solved, side by side. What has not settled after a few rounds is left to
+`active`.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ from torch import Tensor
 
 from .active import next_sets
 from .dual import Dual
+from .kernel import Kernel
+from .threads import side_by_side
 
 NUM_ROUNDS = 6  # of guesses
+NUM_ROUNDS_THIN = 20  # where a round is cheap
 NUM_PRODUCTS = 80  # a solve; an ill-conditioned K is better factorised
 
 
@@ -29,11 +34,12 @@ def polish_together(dual: Dual, B: Tensor, guess: Tensor, allowed: Tensor) -> tu
     lower, upper = guess <= 0, guess >= dual.upper
     todo = (best_gap > allowed).nonzero()[:, 0]
     total = 0
-    for _ in range(NUM_ROUNDS):
+    solve, num_rounds = (_solve_each, NUM_ROUNDS_THIN) if dual.K.thin else (_solve, NUM_ROUNDS)
+    for _ in range(num_rounds):
         if not len(todo):
             break
         some = dual.of(todo)
-        X, num_products = _solve(some, B[:, todo], lower[:, todo], upper[:, todo])
+        X, num_products = solve(some, B[:, todo], lower[:, todo], upper[:, todo])
         total += num_products
         feasible = some.clip(X)
         gap = some.gap(feasible, dual.K @ feasible)
@@ -63,7 +69,27 @@ def _solve(dual: Dual, B: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor,
     return X, total
 
 
-def _conjugate_gradients(K: Tensor, free: Tensor, right: Tensor, accuracy: float) -> tuple[Tensor, int]:
+def _solve_each(dual: Dual, B: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, int]:
+    """The same by one factorisation per class; from the multipliers of before, so that little is left to correct."""
+    X = dual.Y * torch.where(upper, dual.upper, torch.zeros_like(B))
+    free = ~(lower | upper)
+    right = dual.Y - dual.K @ X
+
+    def one(j: int) -> None:
+        own = free[:, j].nonzero()[:, 0]
+        if len(own):
+            times, solve = dual.K.system(own)
+            x = B[own, j]
+            for _ in range(3):  # a factor that had to be shifted is corrected
+                x = x + solve(right[own, j] - times(x))
+            X[own, j] = x
+
+    for _ in side_by_side(one, dual.num_classes):
+        pass
+    return X, 2
+
+
+def _conjugate_gradients(K: Kernel, free: Tensor, right: Tensor, accuracy: float) -> tuple[Tensor, int]:
     """X, zero outside `free`, with K X = right inside it, each column to its own accuracy."""
     X, residual, direction = torch.zeros_like(right), right, right
     product = residual.square().sum(0)

@@ -7,14 +7,15 @@ import pytest
 import torch
 from sklearn.svm import SVC, LinearSVC
 
+from bcnn.classify.kernel import Thin
 from bcnn.classify.svm import solve_svm
 from bcnn.errors import NotConvergedWarning
 
 from .builders import blobs, overlapping
 
 
-def decisions(X: np.ndarray, labels: np.ndarray, k: int, **options) -> tuple[np.ndarray, object]:
-    K = torch.from_numpy(X @ X.T)
+def decisions(X: np.ndarray, labels: np.ndarray, k: int, *, thin=False, **options) -> tuple[np.ndarray, object]:
+    K = Thin(torch.from_numpy(X)) if thin else torch.from_numpy(X @ X.T)
     with warnings.catch_warnings():
         warnings.simplefilter("error", NotConvergedWarning)
         solution = solve_svm(K, torch.from_numpy(labels), k, **options)
@@ -56,9 +57,10 @@ def test_wide_features_as_liblinear(C, squared):
 
 @pytest.mark.parametrize("squared", [False, True])
 @pytest.mark.parametrize("C", [1e-3, 1.0])
-def test_overlapping_classes_as_liblinear(C, squared):
+@pytest.mark.parametrize("thin", [False, True])
+def test_overlapping_classes_as_liblinear(thin, C, squared):
     X, labels = overlapping()
-    ours, solution = decisions(X, labels, 3, C=C, squared=squared)
+    ours, solution = decisions(X, labels, 3, thin=thin, C=C, squared=squared)
     np.testing.assert_allclose(ours, liblinear(X, labels, C, squared), atol=1e-5)
     check_optimal(X, labels, solution, C, squared)
 
@@ -66,12 +68,12 @@ def test_overlapping_classes_as_liblinear(C, squared):
 @pytest.mark.parametrize("norm", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("C", [1e-4, 1.0, 1e4])
 @pytest.mark.parametrize("squared", [False, True])
-@pytest.mark.parametrize("make", [blobs, overlapping])
-def test_optimal_in_any_unit_and_for_any_c(make, norm, C, squared):
+@pytest.mark.parametrize(("make", "thin"), [(blobs, False), (overlapping, False), (overlapping, True)])
+def test_optimal_in_any_unit_and_for_any_c(make, thin, norm, C, squared):
     X, labels = make(n=90, norm=norm)
     if make is overlapping and norm * C > 1e6:
         pytest.skip("multipliers of 1e4 on descriptors of 1e6: no decision value is left in float64, see the next test")
-    _, solution = decisions(X, labels, int(labels.max()) + 1, C=C, squared=squared)
+    _, solution = decisions(X, labels, int(labels.max()) + 1, thin=thin, C=C, squared=squared)
     check_optimal(X, labels, solution, C, squared, tol=1e-4)
 
 
