@@ -90,11 +90,13 @@ class Extract(Settings):
 
 @dataclass(frozen=True)
 class Svm(Settings):
-    """One-vs-rest SVMs over wide descriptors on disk, next to scikit-learn's LinearSVC: time, memory, agreement."""
+    """One-vs-rest SVMs over descriptors on disk, next to scikit-learn's LinearSVC: time, memory, agreement."""
 
-    num_samples: int = setting(2000, "Descriptors to train with.", quick=200, flag="--samples")
-    descriptor_length: int = setting(131_328, "Numbers in a descriptor.", quick=2000, flag="--length")
-    num_classes: int = setting(100, "Classes to tell apart.", quick=10, flag="--classes")
+    shapes: str = setting(
+        "2000x131328x100,2000x528x25,10000x528x125,40000x528x500",
+        "SAMPLESxLENGTHxCLASSES: descriptors to train with, numbers in each, classes to tell apart; several by commas.",
+        quick="200x2000x10,400x40x10",
+    )
 
 
 @dataclass(frozen=True)
