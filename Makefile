@@ -21,7 +21,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --maxprocesses 2 --dist worksteal
 
-# The numerical tests with other instructions, other numbers of threads, and other work beside them.
+# The numerical tests with other instructions and other numbers of threads.
 test-portable: $(READY)
 	$(BIN)/python -m tests.portable
 
