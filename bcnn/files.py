@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
@@ -12,6 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+DIGEST = "crc32"  # in the header of a file of tensors: a checksum of all else that it holds
+
+
+class DamagedFileError(ValueError):
+    """A file holds something else than was written to it."""
 
 
 @contextmanager
@@ -53,9 +60,39 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], about: Mapping[str, st
 
     try:
         with written_whole(path) as temporary:
-            save_file(dict(tensors), temporary, metadata=dict(about))
+            save_file(dict(tensors), temporary, metadata={**about, DIGEST: _digest(tensors, about)})
     except (OSError, SafetensorError) as error:
         raise OSError(f"{who}: expected to write {path}, got: {error}. {remedy}") from None
+
+
+def read_tensors(
+    path: Path, *, remedy: str = "Delete it and give the same command again."
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Tensors and texts of a safetensors file; what `write_tensors` wrote is checked, older files have no digest.
+
+    Raises: DamagedFileError, OSError, SafetensorError.
+    """
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata() or {}
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    written = about.pop(DIGEST, None)
+    if written is not None and written != _digest(tensors, about):
+        raise DamagedFileError(f"{path}: expected what was written there, got other content; it is damaged. {remedy}")
+    return tensors, about
+
+
+def _digest(tensors: Mapping[str, Any], about: Mapping[str, str]) -> str:
+    """A checksum against damage by disks and memory, not by people: several times as fast as a cryptographic one."""
+    import torch
+
+    total = zlib.crc32(json.dumps(sorted(about.items())).encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        total = zlib.crc32(f"{name} {value.dtype} {tuple(value.shape)}".encode(), total)
+        total = zlib.crc32(value.reshape(-1).view(torch.uint8).numpy(), total)
+    return str(total)
 
 
 def write_csv(path: Path, records: Sequence[dict[str, Any]]) -> None:

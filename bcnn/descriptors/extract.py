@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +25,8 @@ from torch import Tensor, nn
 
 from ..data.contract import Dataset, Sample, shown
 from ..data.preprocess import Preprocessing
-from ..errors import unknown_name
+from ..errors import DamagedFileWarning, unknown_name
+from ..files import DamagedFileError
 from ..models.engines import DEFAULT_ENGINE, ENGINES
 from ..models.views import in_views
 from ..models.weights.cache import digest_of as digest_of_tensors
@@ -177,7 +179,7 @@ def _begin(
 
 
 def _is_done(folder: Path, number: int, samples: Sequence[Sample], options: ExtractOptions) -> bool:
-    """Whether a chunk is there, its files have not changed since, and broken ones are broken still."""
+    """Whether a chunk is there and whole, its files have not changed since, and broken ones are broken still."""
     header = store.read_header(folder, number)
     own = samples[number * options.chunk : (number + 1) * options.chunk]
     known = [] if header is None else header["fingerprints"]
@@ -190,6 +192,12 @@ def _is_done(folder: Path, number: int, samples: Sequence[Sample], options: Extr
             unless_strict(error, options)
         else:
             return False
+    try:
+        store.check_chunk(folder, number)
+    except DamagedFileError:
+        path = store.chunk_path(folder, number)
+        warnings.warn(DamagedFileWarning(f"{path} is damaged; its images are described again."), stacklevel=2)
+        return False
     return True
 
 

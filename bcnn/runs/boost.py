@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 
 from .. import machine
@@ -39,7 +39,7 @@ from ..data.spec import load_dataset
 from ..descriptors.extract import Extracted, extract
 from ..descriptors.folder import DescriptorRows, Descriptors
 from ..descriptors.team import Team
-from ..files import write_csv, write_tensors
+from ..files import read_tensors, write_csv, write_tensors
 from ..finetune.checkpoint import BEST, LAST
 from ..finetune.loop import Task
 from ..finetune.loop import finetune as descend
@@ -201,9 +201,8 @@ class _Boosting:
     def _read(self, number: int) -> tuple[Tensor, float, float] | None:
         """The same of a round of an earlier session, if it is there."""
         try:
-            with safe_open(self._path(number), framework="pt") as file:
-                about = json.loads((file.metadata() or {})["round"])
-                g = file.get_tensor("g")
+            tensors, header = read_tensors(self._path(number))
+            about, g = json.loads(header["round"]), tensors["g"]
         except (OSError, SafetensorError, KeyError, ValueError):
             return None
         return (g, float(about["alpha"]), float(about["time_s"])) if g.shape == self.f.shape else None
@@ -212,9 +211,8 @@ class _Boosting:
         return self.out / "rounds" / f"{number:03d}.safetensors"
 
     def _tensor(self, number: int, name: str) -> Tensor:
-        with safe_open(self._path(number), framework="pt") as file:
-            result: Tensor = file.get_tensor(name)
-            return result
+        result: Tensor = read_tensors(self._path(number))[0][name]
+        return result
 
     def _solver(self, size: int) -> LeastSquares:
         if size not in self.solvers:
