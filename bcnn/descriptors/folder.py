@@ -74,6 +74,11 @@ def digest_of_content(listing: str, fingerprints: Iterable[Sequence[int]]) -> st
     return total.hexdigest()[:16]
 
 
+def content_of(samples: Sequence[Sample], classes: Sequence[str]) -> str:
+    """A digest of samples and of the content of their files, which are read; that of `Descriptors.content`."""
+    return digest_of_content(digest_of(samples, classes), (sample.fingerprint() for sample in samples))
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 

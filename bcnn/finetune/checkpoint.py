@@ -68,7 +68,8 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identit
         ) from None
     if about.get("format") != FORMAT:
         raise ValueError(f"{path}: expected a checkpoint of bcnn train, got another safetensors file.")
-    stored = json.loads(about["identity"])
+    # Earlier versions did not note the content of the images.
+    stored = {"content": identity.get("content"), **json.loads(about["identity"])}
     differing = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
     if differing:
         name = differing[0]

@@ -156,6 +156,7 @@ class _Boosting:
         self.first = next(iter(views.values()))
         rows = self.first.train
         self.rows, self.labels = rows.rows, rows.labels
+        self.images = self.first.descriptors.content
         self.num_classes = len(dataset.classes)
         self.f = torch.zeros(len(self.labels), self.num_classes, dtype=torch.float64)
         self.rounds: list[Round] = []
@@ -193,7 +194,8 @@ class _Boosting:
             tensors = {"g": g, "test": test}
         alpha = step_length(self.f, tensors["g"], self.labels)
         spent = time.perf_counter() - begin
-        about = {"round": json.dumps({"number": number, "size": size, "alpha": alpha, "time_s": spent})}
+        told = {"number": number, "size": size, "alpha": alpha, "time_s": spent, "images": self.images}
+        about = {"round": json.dumps(told)}
         remedy = "The rounds before it are whole; make room and give the same command again."
         write_tensors(self._path(number), tensors, about, who="boost", remedy=remedy)
         return tensors["g"], alpha, spent
@@ -205,6 +207,11 @@ class _Boosting:
             about, g = json.loads(header["round"]), tensors["g"]
         except (OSError, SafetensorError, KeyError, ValueError):
             return None
+        if about.get("images", self.images) != self.images:  # earlier versions did not note them
+            raise ValueError(
+                f"{self._path(number)}: expected a round on these images, got one on some which have changed since; "
+                "choose another --out."
+            )
         return (g, float(about["alpha"]), float(about["time_s"])) if g.shape == self.f.shape else None
 
     def _path(self, number: int) -> Path:
@@ -253,7 +260,12 @@ class _Boosting:
             seed=config.seed + number,
             batch=config.batch,
             folder=folder,
-            identity={**config.result_part(), "round": number, "images": view.descriptors.config.listing},
+            identity={
+                **config.result_part(),
+                "round": number,
+                "content": self.images,
+                "images": view.descriptors.config.listing,
+            },
         )
         within_round = within(self.progress, f"round {number}: ")
         descend(task, self.fabric, progress=within_round)
@@ -290,7 +302,7 @@ class _Boosting:
             preset=config.preset[0],
             dataset=dataset.name,
             listing=descriptors.config.listing,
-            images=descriptors.content,
+            images=self.images,
             num_classes=self.num_classes,
             broken=descriptors.broken,
             backbone=self.first.model.config.backbone,

@@ -22,7 +22,7 @@ from ..data.contract import TEST, TRAIN, Dataset, Sample
 from ..data.spec import load_dataset
 from ..descriptors.extract import Extracted, extract
 from ..descriptors.fitting import unreadable
-from ..descriptors.folder import Descriptors
+from ..descriptors.folder import Descriptors, content_of, listed
 from ..descriptors.team import Team
 from ..finetune import config as settings
 from ..finetune.checkpoint import LAST, State
@@ -157,7 +157,14 @@ def _claim(config: RunConfig, dataset: Dataset, out: Path, places: Sequence[Path
         for place in places:
             (place / METRICS).unlink(missing_ok=True)
             _remove_scratch(place)
-    return [place for place in places if (place / METRICS).exists()]
+    finished = [place for place in places if (place / METRICS).exists()]
+    seen = {read_metrics(place / METRICS).images for place in finished} - {""}  # earlier versions did not note them
+    if seen and seen != {content_of(listed(dataset), dataset.classes)}:
+        raise ValueError(
+            f"train: expected the images that {out} was made from, got some that have changed since; choose another "
+            "--out, or begin anew by --no-resume."
+        )
+    return finished
 
 
 def _remove_scratch(folder: Path) -> None:
@@ -207,9 +214,14 @@ def _train(
         seed=config.seed,
         batch=config.batch,
         folder=folder,
-        identity={**config.result_part(), "preset": preset, "images": stored.config.listing},
+        identity={**config.result_part(), "preset": preset, **_images(stored, (*chosen, *held_out))},
     )
     return start, descend(task, run.fabric, resume=resume, progress=progress)
+
+
+def _images(stored: Descriptors, samples: Sequence[Sample]) -> dict[str, str]:
+    """What tells the images of a training from others."""
+    return {"images": stored.config.listing, "content": content_of(samples, stored.classes)}
 
 
 def _sources(
