@@ -44,6 +44,11 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def at_home(path: str | Path) -> Path:
+    """The path with the folder of the user in the place of "~"; of a user who is not there it stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
 def _to_disk(path: Path, flags: int) -> None:
     """Wait until the file, or the list of names that a folder is, would survive a loss of power."""
     handle = os.open(path, flags)

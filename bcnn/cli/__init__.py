@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import warnings
 from typing import Annotated
 
@@ -42,6 +45,9 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Of an error, write the traceback to a file. BCNN_DEBUG=1 does the same.")
+    ] = False,
 ) -> None:
     pass
 
@@ -59,11 +65,34 @@ _format_warning = warnings.formatwarning
 
 
 def main() -> None:
-    """Run the command; an error or warning of ours is one line, not a traceback."""
+    """Run the command; an error or warning is one line, not a traceback."""
     warnings.formatwarning = _as_line
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    debug = "--debug" in words[:end] or os.environ.get("BCNN_DEBUG", "") not in ("", "0")
     try:
-        app()
-    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
-        said = str(error).encode("utf-8", "backslashreplace").decode() or "not enough memory; try a smaller --batch"
-        typer.secho(f"bcnn: {said}", fg=typer.colors.RED, err=True)
+        app(args=[word for i, word in enumerate(words) if i > end or word != "--debug"])  # it may stand anywhere
+    except Exception as error:
+        line = f"{_in_words(error)} {_traced(error)}" if debug else _in_words(error)
+        typer.secho(f"bcnn: {line}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from None
+
+
+def _in_words(error: Exception) -> str:
+    """An error in one line; what nobody has foreseen is called by its name."""
+    text = " ".join(str(error).encode("utf-8", "backslashreplace").decode().splitlines())
+    if isinstance(error, MemoryError) or re.search("can't allocate memory|out of memory", text, re.IGNORECASE):
+        return "not enough memory; try a smaller --batch, --size or --proj-dim."
+    if text and isinstance(error, ValueError | TypeError | OSError | ImportError | ArithmeticError):
+        return text
+    return f"a fault in the program, {type(error).__name__}: {text}; the same command with --debug tells where."
+
+
+def _traced(error: Exception) -> str:
+    """Write the traceback to a file; returns where that is."""
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile("w", prefix="bcnn-", suffix=".txt", delete=False, errors="replace") as file:
+        traceback.print_exception(error, file=file)
+    return f"(the traceback is in {file.name}.)"

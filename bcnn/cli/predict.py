@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..files import at_home
 from ..options import pick
 from ..runs.config import RunConfig
 from .common import device as check_device
@@ -108,7 +109,7 @@ def _file_name(spec: str) -> str:
     from ..data.spec import split_spec
 
     kind, path, _ = split_spec(spec)
-    return f"{kind}_{Path(path).expanduser().resolve().name}" if path else kind
+    return f"{kind}_{at_home(path).resolve().name}" if path else kind
 
 
 def _print(found: list[Any], form: str, top: int) -> None:
