@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import csv
+import glob
 import json
 import os
+import re
 import tempfile
+import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+DEAD_S = 3600  # a temporary file that has not changed for so long belongs to nobody
 DIGEST = "crc32"  # in the header of a file of tensors: a checksum of all else that it holds
 
 
@@ -29,6 +33,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     """
     path = path.resolve()  # a link stays a link
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_dead(path.parent.glob(f".{glob.escape(path.stem)}-*"))
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)
@@ -42,6 +47,15 @@ def written_whole(path: Path) -> Iterator[Path]:
             _to_disk(path.parent, os.O_RDONLY)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_dead(paths: Iterable[Path]) -> None:
+    """Remove what killed processes left half-written: files named as `written_whole` names them, an hour old."""
+    for path in paths:
+        with suppress(OSError):
+            is_ours = re.fullmatch(r"\..+-[a-z0-9_]{8}(\.\w+)?", path.name) and path.is_file()
+            if is_ours and time.time() - path.lstat().st_mtime > DEAD_S:
+                path.unlink()
 
 
 def at_home(path: str | Path) -> Path:

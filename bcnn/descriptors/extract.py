@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from ..data.contract import Dataset, Sample, shown
 from ..data.preprocess import Preprocessing
 from ..errors import DamagedFileWarning, unknown_name
-from ..files import DamagedFileError
+from ..files import DamagedFileError, remove_dead
 from ..models.engines import DEFAULT_ENGINE, ENGINES
 from ..models.views import in_views
 from ..models.weights.cache import digest_of as digest_of_tensors
@@ -168,7 +168,7 @@ def _begin(
     """Folders that are ready and large enough; returns the chunks to be made."""
     for path, model in models.items():
         store.prepare(path, config_of(dataset, model, options), dataset)
-        store.clean(path)
+        remove_dead(path.glob(".*"))
     todo = [
         number
         for number in range(-(-len(samples) // options.chunk))

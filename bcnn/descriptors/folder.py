@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -101,14 +99,6 @@ def prepare(folder: Path, config: DescriptorsConfig, dataset: Dataset) -> None:
     text = json.dumps(content)
     with written_whole(folder / ABOUT) as temporary:
         temporary.write_text(text)
-
-
-def clean(folder: Path, *, age_s: float = 3600) -> None:
-    """Remove what a killed process left half-written, unless it may still be at it."""
-    for path in folder.glob(".*"):
-        with suppress(OSError):
-            if _is_temporary(path) and time.time() - path.stat().st_mtime > age_s:
-                path.unlink()
 
 
 def _is_ours(path: Path) -> bool:

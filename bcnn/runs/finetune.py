@@ -48,7 +48,7 @@ from .finish import Trained, finish
 from .finish import test as test_network
 from .networks import networks
 from .place import held
-from .train import MAY_HOLD, check_trainable, claim, extract_all, fit_all
+from .train import MAY_HOLD, check_readable, check_trainable, claim, extract_all, fit_all
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -113,6 +113,7 @@ def finetune(
         _fit(run, models)
         frozen, done = run.describe(models, TRAIN)
         broken = done.broken
+        check_readable(dataset.of(TRAIN), broken, "train: expected training")
         if config.finetune.select_on == settings.TEST:
             broken = broken | run.describe(models, TEST)[1].broken
         tuned = {

@@ -26,7 +26,7 @@ from ..metrics import METRICS, MODEL, EvaluationMetrics, Notes, Prediction, read
 from ..models.files import Predictor, load, read_notes
 from ..models.views import in_views
 from ..progress import Progress, silent
-from .place import claim_folder
+from .place import held
 from .predictions import predictions_of
 
 STAGE = "looking at images"
@@ -144,10 +144,17 @@ def evaluate(
         split: "test", "train" or "all".
         progress: hears how many images are done.
     """
+    dataset = _with_known_classes(load_dataset(spec), recognizer.classes)
+    with held(out, "evaluate"):
+        return _evaluate(recognizer, spec, dataset, out, split, progress)
+
+
+def _evaluate(
+    recognizer: Recognizer, spec: str, dataset: Dataset, out: Path, split: str, progress: Progress
+) -> EvaluationMetrics:
     from ..classify.accuracy import evaluate_scores  # they bring SciPy along, which predictions do without
     from .finish import measured, write_results
 
-    dataset = _with_known_classes(load_dataset(spec), recognizer.classes)
     _check_place(out, dataset, split)
     samples = dataset.samples if split == "all" else dataset.of(split)
     if not samples:
@@ -160,7 +167,11 @@ def evaluate(
             if isinstance(picture, OSError):
                 broken[sample.name] = unless_strict(picture, recognizer.options)
     if not kept:
-        raise ValueError(f"evaluate: expected images that can be read in {spec}, got none; see: bcnn datasets check.")
+        why = shown(next(iter(broken.values()))).rstrip(".")
+        raise ValueError(
+            f"evaluate: expected images that can be read in {spec}, got none; the first: {why}. See: bcnn datasets "
+            "check."
+        )
     labels = torch.tensor([sample.label for sample in kept])
     evaluation = evaluate_scores(torch.cat(logits), labels, len(recognizer.classes))
     predictions = predictions_of(torch.cat(logits), [s.name for s in kept], recognizer.classes, labels)
@@ -177,8 +188,7 @@ def evaluate(
 
 
 def _check_place(out: Path, dataset: Dataset, split: str) -> None:
-    """Make the folder now, and leave another dataset's results alone."""
-    claim_folder(out, "evaluate")
+    """Leave another dataset's results alone."""
     path = out / METRICS
     if path.exists():
         stored = json.loads(path.read_text())

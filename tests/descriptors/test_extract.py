@@ -222,12 +222,12 @@ def test_bad_options(options, message):
 def test_a_killed_beginning_does_not_block_the_folder(pictures, tmp_path):
     folder = tmp_path / "f"
     folder.mkdir()
-    for name in (".descriptors-x1.json", ".chunk-00000-y2.safetensors"):
+    for name in (".descriptors-x1y2z3_4.json", ".chunk-00000-x1y2z3_4.safetensors"):
         (folder / name).write_text("{")
-    os.utime(folder / ".descriptors-x1.json", (0, 0))
+    os.utime(folder / ".descriptors-x1y2z3_4.json", (0, 0))
     assert extract(pictures, {folder: network()}, OPTIONS).num_done == 21
-    assert not (folder / ".descriptors-x1.json").exists()  # old
-    assert (folder / ".chunk-00000-y2.safetensors").exists()  # somebody may be writing it
+    assert not (folder / ".descriptors-x1y2z3_4.json").exists()  # old
+    assert (folder / ".chunk-00000-x1y2z3_4.safetensors").exists()  # somebody may be writing it
 
 
 def test_presets_need_room_for_all_of_them(pictures, tmp_path, monkeypatch):
