@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import glob
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
 import zlib
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+FULL = (errno.ENOSPC, errno.EDQUOT)  # what systems say of a disk without room
 DEAD_S = 3600  # a temporary file that has not changed for so long belongs to nobody
 DIGEST = "crc32"  # in the header of a file of tensors: a checksum of all else that it holds
 
@@ -32,12 +35,13 @@ def written_whole(path: Path) -> Iterator[Path]:
     What was written is on the disk before it does, so that a machine that loses power has the old file or the new one.
     """
     path = path.resolve()  # a link stays a link
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_dead(path.parent.glob(f".{glob.escape(path.stem)}-*"))
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary: Path | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_dead(path.parent.glob(f".{glob.escape(path.stem)}-*"))
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         _to_disk(temporary, os.O_RDWR)
         os.umask(mask := os.umask(0o077))  # the only way to ask for it
@@ -45,8 +49,31 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         with suppress(OSError):  # some systems cannot do that to a folder; the file is whole nevertheless
             _to_disk(path.parent, os.O_RDONLY)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        free = amount(shutil.disk_usage(existing(path.parent)).free)
+        raise OSError(
+            f"expected room for {path.name} in {path.parent}, got a full disk ({free} free); make room there."
+        ) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def amount(num_bytes: float) -> str:
+    """So many bytes for people: gigabytes, or megabytes if it is less than one.
+
+    Example:
+        >>> amount(2_500_000_000), amount(1000)
+        ('2.5 GB', '0.0 MB')
+    """
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.1f} MB"
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
 def remove_dead(paths: Iterable[Path]) -> None:
@@ -81,7 +108,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], about: Mapping[str, st
         with written_whole(path) as temporary:
             save_file(dict(tensors), temporary, metadata={**about, DIGEST: _digest(tensors, about)})
     except (OSError, SafetensorError) as error:
-        raise OSError(f"{who}: expected to write {path}, got: {error}. {remedy}") from None
+        raise OSError(f"{who}: expected to write {path}, got: {str(error).rstrip('.')}. {remedy}") from None
 
 
 def read_tensors(

@@ -1,5 +1,6 @@
 """Whatever happens, the user sees one line with a remedy; the traceback goes into a file, if it is asked for."""
 
+import errno
 import re
 from pathlib import Path
 
@@ -92,3 +93,14 @@ def test_an_interruption_stays_one(monkeypatch):
 
     monkeypatch.setattr(train, "_config", fail)
     assert run("train", "textures").returncode == 130
+
+
+@pytest.mark.parametrize("name", [None, "/somewhere/x.csv"])
+def test_a_full_disk(monkeypatch, name):
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    monkeypatch.setattr(train, "_config", fail)
+    line = one_line(run("train", "textures"))
+    assert "Errno" not in line
+    assert f"expected room on the disk{f' for {name}' if name else ''}, got a full one; make room" in line

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ..files import FULL
 from . import bench, compare, datasets, invert, methods, predict, reproduce, train, weights
 
 app = typer.Typer(
@@ -83,6 +84,9 @@ def _in_words(error: Exception) -> str:
     text = " ".join(str(error).encode("utf-8", "backslashreplace").decode().splitlines())
     if isinstance(error, MemoryError) or re.search("can't allocate memory|out of memory", text, re.IGNORECASE):
         return "not enough memory; try a smaller --batch, --size or --proj-dim."
+    if isinstance(error, OSError) and error.errno in FULL:
+        where = f" for {error.filename}" if error.filename else ""
+        return f"expected room on the disk{where}, got a full one; make room and give the same command again."
     if text and isinstance(error, ValueError | TypeError | OSError | ImportError | ArithmeticError):
         return text
     return f"a fault in the program, {type(error).__name__}: {text}; the same command with --debug tells where."

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from ..data.contract import Dataset, Sample, shown
 from ..data.preprocess import Preprocessing
 from ..errors import DamagedFileWarning, unknown_name
-from ..files import DamagedFileError, remove_dead
+from ..files import DamagedFileError, amount, existing, remove_dead
 from ..models.engines import DEFAULT_ENGINE, ENGINES
 from ..models.views import in_views
 from ..models.weights.cache import digest_of as digest_of_tensors
@@ -166,13 +166,14 @@ def _begin(
     dataset: Dataset, samples: Sequence[Sample], models: Mapping[Path, Describer], options: ExtractOptions
 ) -> list[int]:
     """Folders that are ready and large enough; returns the chunks to be made."""
+    num_chunks = -(-len(samples) // options.chunk)
+    new = {path: model for path, model in models.items() if not (path / store.ABOUT).exists()}
+    _check_room(new, num_chunks, options)  # before anything is written
     for path, model in models.items():
         store.prepare(path, config_of(dataset, model, options), dataset)
         remove_dead(path.glob(".*"))
     todo = [
-        number
-        for number in range(-(-len(samples) // options.chunk))
-        if not all(_is_done(path, number, samples, options) for path in models)
+        number for number in range(num_chunks) if not all(_is_done(path, number, samples, options) for path in models)
     ]
     _check_room(models, len(todo), options)
     return todo
@@ -206,12 +207,12 @@ def _check_room(models: Mapping[Path, Describer], num_chunks: int, options: Extr
     needed: dict[int, int] = {}  # by device
     for folder, model in models.items():
         size = 4 * model.descriptor_length * views * options.chunk * num_chunks
-        device = folder.stat().st_dev
+        device = existing(folder).stat().st_dev
         needed[device] = needed.get(device, 0) + size
-        free = shutil.disk_usage(folder).free
+        free = shutil.disk_usage(existing(folder)).free
         if needed[device] > free:
             raise OSError(
-                f"extract: expected {needed[device] / 1e9:.1f} GB free for {folder}, got {free / 1e9:.1f} GB; "
+                f"extract: expected {amount(needed[device])} free for {folder}, got {amount(free)}; "
                 "make room, choose another folder, or keep less (a projection, no flips)."
             )
 
