@@ -11,13 +11,15 @@ from typing import Annotated
 import typer
 
 from ..files import FULL
-from . import bench, compare, datasets, invert, methods, predict, reproduce, train, weights
+from . import bench, compare, datasets, invert, methods, predict, progress, reproduce, train, weights
 
+ANYWHERE = {"--debug", "--quiet", "--verbose"}  # words that may stand before a command or after it
 app = typer.Typer(
     help="Second-order (bilinear) pooling of CNN features: from a folder of images to a classifier.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
 app.command("predict", no_args_is_help=True)(predict.predict)
@@ -49,6 +51,10 @@ def _options(
     debug: Annotated[
         bool, typer.Option("--debug", help="Of an error, write the traceback to a file. BCNN_DEBUG=1 does the same.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Results and errors alone, no progress.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Progress in lines, one a minute, for files of what was said.")
+    ] = False,
 ) -> None:
     pass
 
@@ -70,13 +76,17 @@ def main() -> None:
     warnings.formatwarning = _as_line
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
-    debug = "--debug" in words[:end] or os.environ.get("BCNN_DEBUG", "") not in ("", "0")
+    said = ANYWHERE & set(words[:end])
+    debug = "--debug" in said or os.environ.get("BCNN_DEBUG", "") not in ("", "0")
     try:
-        app(args=[word for i, word in enumerate(words) if i > end or word != "--debug"])  # it may stand anywhere
+        progress.choose(quiet="--quiet" in said, verbose="--verbose" in said)
+        app(args=[word for i, word in enumerate(words) if i > end or word not in ANYWHERE])
     except Exception as error:
         line = f"{_in_words(error)} {_traced(error)}" if debug else _in_words(error)
         typer.secho(f"bcnn: {line}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from None
+    finally:
+        progress.choose(quiet=False, verbose=False)  # for the next one in the same process
 
 
 def _in_words(error: Exception) -> str:

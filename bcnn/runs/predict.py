@@ -27,7 +27,7 @@ from ..models.files import Predictor, load, read_notes
 from ..models.views import in_views
 from ..progress import Progress, silent
 from .place import held
-from .predictions import predictions_of
+from .predictions import TOP, predictions_of
 
 STAGE = "looking at images"
 
@@ -53,9 +53,7 @@ class Recognizer:
 
 def open_run(run: str | Path, **options: Any) -> Recognizer:
     """The network of a run folder, or of a model's file; `options` are those of `ExtractOptions`."""
-    path = Path(run)
-    if path.is_dir():
-        path = _model_in(path)
+    path = model_of(run)
     content = read_notes(path)
     if "classes" not in content:
         raise ValueError(
@@ -78,7 +76,11 @@ def open_run(run: str | Path, **options: Any) -> Recognizer:
     return Recognizer(model, notes.classes, notes.temperature, how)
 
 
-def _model_in(folder: Path) -> Path:
+def model_of(run: str | Path) -> Path:
+    """The model's file of a run folder, or the file itself."""
+    folder = Path(run)
+    if not folder.is_dir():
+        return folder
     if (folder / MODEL).exists():
         return folder / MODEL
     inside = sorted(str(path.parent) for path in folder.glob(f"*/{MODEL}"))
@@ -108,14 +110,16 @@ def _is_folder(path: Path) -> bool:
 
 
 def predict(
-    recognizer: Recognizer, paths: Sequence[Path], progress: Progress = silent
+    recognizer: Recognizer, paths: Sequence[Path], progress: Progress = silent, *, top: int = TOP
 ) -> Iterator[Prediction | OSError]:
-    """Predictions in order, an error in the place of an image that cannot be read."""
+    """Predictions in order, as they come; an error in the place of an image that cannot be read."""
     samples = [Sample(str(path), 0, TEST, path) for path in paths]
     for some, logits in _all_logits(recognizer, samples, progress):
         good = [sample.name for sample, picture in some if not isinstance(picture, OSError)]
-        coming = iter(predictions_of(logits, good, recognizer.classes))
+        coming = iter(predictions_of(logits, good, recognizer.classes, top=top))
         for _, picture in some:
+            if isinstance(picture, OSError):
+                unless_strict(picture, recognizer.options)
             yield picture if isinstance(picture, OSError) else next(coming)
 
 
