@@ -42,6 +42,10 @@ class NotConvergedWarning(RuntimeWarning):
     """An iteration stopped before it met its tolerance."""
 
 
+class DamagedFileWarning(RuntimeWarning):
+    """A file holds something else than was written to it, and is made again."""
+
+
 class GradientExceptionWarning(RuntimeWarning):
     """A gradient rule met numerical exceptions (infinite or NaN entries); the message counts them.
 

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import csv
+import errno
+import glob
+import json
 import os
+import re
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+FULL = (errno.ENOSPC, errno.EDQUOT)  # what systems say of a disk without room
+DEAD_S = 3600  # a temporary file that has not changed for so long belongs to nobody
+DIGEST = "crc32"  # in the header of a file of tensors: a checksum of all else that it holds
+
+
+class DamagedFileError(ValueError):
+    """A file holds something else than was written to it."""
 
 
 @contextmanager
@@ -21,11 +35,13 @@ def written_whole(path: Path) -> Iterator[Path]:
     What was written is on the disk before it does, so that a machine that loses power has the old file or the new one.
     """
     path = path.resolve()  # a link stays a link
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary: Path | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_dead(path.parent.glob(f".{glob.escape(path.stem)}-*"))
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         _to_disk(temporary, os.O_RDWR)
         os.umask(mask := os.umask(0o077))  # the only way to ask for it
@@ -33,8 +49,45 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         with suppress(OSError):  # some systems cannot do that to a folder; the file is whole nevertheless
             _to_disk(path.parent, os.O_RDONLY)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        free = amount(shutil.disk_usage(existing(path.parent)).free)
+        raise OSError(
+            f"expected room for {path.name} in {path.parent}, got a full disk ({free} free); make room there."
+        ) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def amount(num_bytes: float) -> str:
+    """So many bytes for people: gigabytes, or megabytes if it is less than one.
+
+    Example:
+        >>> amount(2_500_000_000), amount(1000)
+        ('2.5 GB', '0.0 MB')
+    """
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.1f} MB"
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+
+
+def remove_dead(paths: Iterable[Path]) -> None:
+    """Remove what killed processes left half-written: files named as `written_whole` names them, an hour old."""
+    for path in paths:
+        with suppress(OSError):
+            is_ours = re.fullmatch(r"\..+-[a-z0-9_]{8}(\.\w+)?", path.name) and path.is_file()
+            if is_ours and time.time() - path.lstat().st_mtime > DEAD_S:
+                path.unlink()
+
+
+def at_home(path: str | Path) -> Path:
+    """The path with the folder of the user in the place of "~"; of a user who is not there it stays as it is."""
+    return Path(os.path.expanduser(path))
 
 
 def _to_disk(path: Path, flags: int) -> None:
@@ -53,9 +106,39 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], about: Mapping[str, st
 
     try:
         with written_whole(path) as temporary:
-            save_file(dict(tensors), temporary, metadata=dict(about))
+            save_file(dict(tensors), temporary, metadata={**about, DIGEST: _digest(tensors, about)})
     except (OSError, SafetensorError) as error:
-        raise OSError(f"{who}: expected to write {path}, got: {error}. {remedy}") from None
+        raise OSError(f"{who}: expected to write {path}, got: {str(error).rstrip('.')}. {remedy}") from None
+
+
+def read_tensors(
+    path: Path, *, remedy: str = "Delete it and give the same command again."
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Tensors and texts of a safetensors file; what `write_tensors` wrote is checked, older files have no digest.
+
+    Raises: DamagedFileError, OSError, SafetensorError.
+    """
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata() or {}
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    written = about.pop(DIGEST, None)
+    if written is not None and written != _digest(tensors, about):
+        raise DamagedFileError(f"{path}: expected what was written there, got other content; it is damaged. {remedy}")
+    return tensors, about
+
+
+def _digest(tensors: Mapping[str, Any], about: Mapping[str, str]) -> str:
+    """A checksum against damage by disks and memory, not by people: several times as fast as a cryptographic one."""
+    import torch
+
+    total = zlib.crc32(json.dumps(sorted(about.items())).encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        total = zlib.crc32(f"{name} {value.dtype} {tuple(value.shape)}".encode(), total)
+        total = zlib.crc32(value.reshape(-1).view(torch.uint8).numpy(), total)
+    return str(total)
 
 
 def write_csv(path: Path, records: Sequence[dict[str, Any]]) -> None:

@@ -201,6 +201,19 @@ class Notes:
             raise ValueError(f"expected a temperature > 0, got {self.temperature!r}")
 
 
+def find_runs(folder: Path, *patterns: str) -> list[Path]:
+    """Files that `bcnn train` wrote of a run, by patterns; those of `bcnn evaluate` bear the same name."""
+    return [path for pattern in patterns for path in sorted(folder.glob(pattern)) if not _is_evaluation(path)]
+
+
+def _is_evaluation(path: Path) -> bool:
+    try:
+        content = json.loads(path.read_text()) if path.name == METRICS else None
+    except (OSError, ValueError):
+        return False  # who reads it as a run says what is wrong
+    return isinstance(content, dict) and "split" in content and "preset" not in content
+
+
 def read(path: Path) -> RunMetrics:
     """The metrics.json of a finished run."""
     try:

@@ -1,11 +1,15 @@
 """Files are whole or absent."""
 
+import errno
 import os
+import re
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from bcnn.files import from_json, read_csv, write_csv, written_whole
+from bcnn.files import amount, from_json, read_csv, write_csv, written_whole
 
 
 def test_round_trip(tmp_path):
@@ -93,3 +97,21 @@ def test_json_of_a_newer_version_is_refused():
 class Point:
     x: int
     y: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize("at", ["mkdir", "mkstemp", "fsync"])
+def test_a_full_disk_names_the_folder_and_what_is_free(tmp_path, monkeypatch, at):
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr({"mkdir": Path, "mkstemp": tempfile, "fsync": os}[at], at, full)
+    told = rf"room for t\.txt in {re.escape(str(tmp_path))}, got a full disk \(.* free\)"
+    with pytest.raises(OSError, match=told), written_whole(tmp_path / "t.txt") as temporary:
+        temporary.write_text("whole")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0.0 MB"), (340_200_000, "340.2 MB"), (1_000_000_000, "1.0 GB"), (21e12, "21000.0 GB")]
+)
+def test_amounts(size, text):
+    assert amount(size) == text

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import warnings
 from typing import Annotated
 
 import typer
 
-from . import bench, compare, datasets, invert, methods, predict, reproduce, train, weights
+from ..files import FULL
+from . import bench, compare, datasets, invert, methods, predict, progress, reproduce, train, weights
 
+ANYWHERE = {"--debug", "--quiet", "--verbose"}  # words that may stand before a command or after it
 app = typer.Typer(
     help="Second-order (bilinear) pooling of CNN features: from a folder of images to a classifier.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
 app.command("predict", no_args_is_help=True)(predict.predict)
@@ -42,6 +48,13 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Of an error, write the traceback to a file. BCNN_DEBUG=1 does the same.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Results and errors alone, no progress.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Progress in lines, one a minute, for files of what was said.")
+    ] = False,
 ) -> None:
     pass
 
@@ -59,11 +72,41 @@ _format_warning = warnings.formatwarning
 
 
 def main() -> None:
-    """Run the command; an error or warning of ours is one line, not a traceback."""
+    """Run the command; an error or warning is one line, not a traceback."""
     warnings.formatwarning = _as_line
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    said = ANYWHERE & set(words[:end])
+    debug = "--debug" in said or os.environ.get("BCNN_DEBUG", "") not in ("", "0")
     try:
-        app()
-    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
-        said = str(error).encode("utf-8", "backslashreplace").decode() or "not enough memory; try a smaller --batch"
-        typer.secho(f"bcnn: {said}", fg=typer.colors.RED, err=True)
+        progress.choose(quiet="--quiet" in said, verbose="--verbose" in said)
+        app(args=[word for i, word in enumerate(words) if i > end or word not in ANYWHERE])
+    except Exception as error:
+        line = f"{_in_words(error)} {_traced(error)}" if debug else _in_words(error)
+        typer.secho(f"bcnn: {line}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from None
+    finally:
+        progress.choose(quiet=False, verbose=False)  # for the next one in the same process
+
+
+def _in_words(error: Exception) -> str:
+    """An error in one line; what nobody has foreseen is called by its name."""
+    text = " ".join(str(error).encode("utf-8", "backslashreplace").decode().splitlines())
+    if isinstance(error, MemoryError) or re.search("can't allocate memory|out of memory", text, re.IGNORECASE):
+        return "not enough memory; try a smaller --batch, --size or --proj-dim."
+    if isinstance(error, OSError) and error.errno in FULL:
+        where = f" for {error.filename}" if error.filename else ""
+        return f"expected room on the disk{where}, got a full one; make room and give the same command again."
+    if text and isinstance(error, ValueError | TypeError | OSError | ImportError | ArithmeticError):
+        return text
+    return f"a fault in the program, {type(error).__name__}: {text}; the same command with --debug tells where."
+
+
+def _traced(error: Exception) -> str:
+    """Write the traceback to a file; returns where that is."""
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile("w", prefix="bcnn-", suffix=".txt", delete=False, errors="replace") as file:
+        traceback.print_exception(error, file=file)
+    return f"(the traceback is in {file.name}.)"

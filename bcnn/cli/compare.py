@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..metrics import METRICS, RunMetrics, read
+from ..metrics import METRICS, RunMetrics, find_runs, read
 from .common import make_console
 
 
@@ -32,7 +32,7 @@ def compare(
 def _metrics(runs: Iterable[Path]) -> Iterator[RunMetrics]:
     """The metrics of every folder, or of the presets in it."""
     for run in runs:
-        paths = [run / METRICS] if (run / METRICS).exists() else sorted(run.glob(f"*/{METRICS}"))
+        paths = [run / METRICS] if (run / METRICS).exists() else find_runs(run, f"*/{METRICS}")
         if not paths:
             raise FileNotFoundError(
                 f"compare: expected finished run folders, got {run}, which has no metrics.json; finish it "

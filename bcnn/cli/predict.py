@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..files import at_home
 from ..options import pick
 from ..runs.config import RunConfig
 from .common import device as check_device
 from .common import make_console, print_broken
 from .options import with_options
-from .progress import progress_bars
+from .progress import is_verbose, progress_bars
 
-FORMATS = ("table", "json", "csv")
+if TYPE_CHECKING:
+    from ..metrics import Prediction
+
+FORMATS = ("table", "csv", "json", "jsonl")
+PIECE = 20  # images of a table that are drawn at a time
 Run = Annotated[Path, typer.Argument(help="A run folder of `bcnn train`, or a model's file.", metavar="RUN")]
 WORK = pick(RunConfig, "batch", "workers", "strict", "device", "engine")
 
@@ -28,34 +35,49 @@ def predict(
     images: Annotated[
         list[str], typer.Argument(help="Files and folders; - reads names from standard input.", metavar="IMAGES...")
     ],
-    top: Annotated[int, typer.Option(min=1, max=5, help="How many classes.")] = 5,
-    form: Annotated[str, typer.Option("--format", help="Of table, json, csv.")] = "table",
+    top: Annotated[str, typer.Option(help="How many classes: a number, or all.")] = "5",
+    form: Annotated[str, typer.Option("--format", help=f"Of {', '.join(FORMATS)}.")] = "table",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A new file that ends with .csv, .json or .jsonl, in the place of standard output. Interrupted, the "
+            "same command goes on where it was."
+        ),
+    ] = None,
     **options: Any,
 ) -> None:
-    """Say what is on images, with probabilities.
+    """Say what is on images, with probabilities, as soon as it is known.
 
     An image that cannot be read is named on the error stream, and the command ends with exit code 1.
     """
     if form not in FORMATS:
         raise ValueError(f"--format: expected one of {', '.join(FORMATS)}, got {form!r}.")
+    if not re.fullmatch("all|0*[1-9][0-9]{0,8}", top):
+        raise ValueError(f"--top: expected a number from 1 on, or all, got {top!r}.")
     from ..data.contract import shown
     from ..runs import predict as work
+    from ..runs import sheet
 
-    strict = options.pop("strict")
+    if out is not None:
+        sheet.check_name(out)
     recognizer = work.open_run(run, **{**options, "device": check_device(options["device"])})
+    most = len(recognizer.classes)
+    count = most if top == "all" else min(int(top), most)
     paths = work.find_images(_from_stdin(images))
-    found, broken = [], []
-    with progress_bars(show=len(paths) > options["batch"] and sys.stderr.isatty()) as progress:
-        for result in work.predict(recognizer, paths, progress):
-            if isinstance(result, OSError):
-                if strict:
-                    raise result
-                broken.append(result)
-            else:
-                found.append(result)
-    _print(found, form, top)
+    with progress_bars(show=len(paths) > options["batch"] and _shows_progress(out)) as progress:
+        if out is None:
+            broken: list[str] = []
+            found = _good(work.predict(recognizer, paths, progress, top=count), broken)
+            _print(found, form, count, num_images=len(paths))
+        else:
+            page = sheet.Sheet(out, sheet.identity_of(work.model_of(run), paths, top=count))
+            for result in work.predict(recognizer, paths[page.num_done :], progress, top=count):
+                page.add(result)
+            broken = page.finish(top=count)
+    if out is not None:
+        make_console().print(f"{len(paths) - len(broken)} images. Written: {out}", markup=False, soft_wrap=True)
     for error in broken:
-        typer.secho(f"bcnn: {shown(str(error))}", fg=typer.colors.YELLOW, err=True)
+        typer.secho(f"bcnn: {shown(error)}", fg=typer.colors.YELLOW, err=True)
     if broken:
         typer.secho(f"bcnn: {len(broken)} of {len(paths)} images could not be read.", fg=typer.colors.YELLOW, err=True)
         raise typer.Exit(1)
@@ -108,33 +130,47 @@ def _file_name(spec: str) -> str:
     from ..data.spec import split_spec
 
     kind, path, _ = split_spec(spec)
-    return f"{kind}_{Path(path).expanduser().resolve().name}" if path else kind
+    return f"{kind}_{at_home(path).resolve().name}" if path else kind
 
 
-def _print(found: list[Any], form: str, top: int) -> None:
-    from dataclasses import replace
-
-    from ..runs.predictions import to_csv, to_record
-
-    found = [replace(prediction, top=prediction.top[:top]) for prediction in found]
-    if form == "json":
-        typer.echo(json.dumps([to_record(prediction) for prediction in found], indent=1))
-    elif form == "csv":
-        typer.echo(to_csv(found), nl=False)
-    elif found:
-        make_console().print(_table(found))
+def _shows_progress(out: Path | None) -> bool:
+    """In a terminal, unless rows appear there; in lines, if those are asked for."""
+    return is_verbose() or (sys.stderr.isatty() and (out is not None or not sys.stdout.isatty()))
 
 
-def _table(found: list[Any]) -> Any:
+def _good(results: Iterator[Prediction | OSError], broken: list[str]) -> Iterator[Prediction]:
+    """The predictions; what is wrong with other images goes into the list."""
+    for result in results:
+        if isinstance(result, OSError):
+            broken.append(str(result))
+        else:
+            yield result
+
+
+def _print(found: Iterator[Prediction], form: str, top: int, *, num_images: int) -> None:
+    """Rows as they come; a table of many images in pieces of one width."""
+    if form != "table":
+        from ..runs.predictions import to_lines
+
+        for line in to_lines(found, form, top=top):
+            typer.echo(line, nl=False)
+        return
+    console, first = make_console(), True
+    while piece := list(islice(found, PIECE)):
+        console.print(_table(piece, header=first, whole_width=num_images > PIECE))
+        first = False
+
+
+def _table(found: Sequence[Prediction], *, header: bool, whole_width: bool) -> Any:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     from ..data.contract import shown
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for name, justify in (("image", "left"), ("class", "left"), ("probability", "right")):
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    table = Table(box=box.SIMPLE_HEAD, show_header=header, expand=whole_width)
+    for name, justify, ratio in (("image", "left", 6), ("class", "left", 3), ("probability", "right", 1)):
+        table.add_column(name, justify=justify, overflow="fold", ratio=ratio)  # type: ignore[arg-type]
     for prediction in found:
         table.add_section()
         for i, (name, share) in enumerate(prediction.top):

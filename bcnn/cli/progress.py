@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..progress import Progress
+
+
+LINE_S = 60.0  # between two lines of one stage
+_chosen = {"quiet": False, "verbose": False}
+
+
+def choose(*, quiet: bool, verbose: bool) -> None:
+    """How much all commands say of their progress."""
+    if quiet and verbose:
+        raise ValueError("expected --quiet or --verbose, got both; leave one out.")
+    _chosen.update(quiet=quiet, verbose=verbose)
+
+
+def is_verbose() -> bool:
+    """Whether progress is told in lines."""
+    return _chosen["verbose"]
+
+
+def _lines() -> Progress:
+    """Progress in lines: when a stage begins and ends, and now and then in between."""
+    told: dict[str, float] = {}
+
+    def progress(stage: str, done: int, total: int, note: str = "") -> None:
+        now = time.monotonic()
+        if stage not in told or done == total or now - told[stage] >= LINE_S:
+            told[stage] = now
+            print(f"bcnn: {stage}: {done} of {total}" + (f"; {note}" if note else ""), file=sys.stderr, flush=True)
+
+    return progress
 
 
 @contextmanager
@@ -22,6 +53,9 @@ def progress_bars(
         in_bytes: whether bytes are counted, rather than images or steps.
         transient: whether the bars vanish at the end.
     """
+    if is_verbose() and show:
+        yield _lines()
+        return
     from rich import progress as rich
     from rich.console import Console
 
@@ -33,7 +67,11 @@ def progress_bars(
     )  # fmt: skip
     tasks: dict[str, Any] = {}
     with rich.Progress(
-        *columns, console=Console(stderr=True), disable=not show, transient=transient, speed_estimate_period=120
+        *columns,
+        console=Console(stderr=True),
+        disable=not show or _chosen["quiet"],
+        transient=transient,
+        speed_estimate_period=120,
     ) as bars:
 
         def progress(stage: str, done: int, total: int, note: str = "") -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import NonFiniteTrainingError
+from ..files import at_home
 from ..finetune.config import FinetuneConfig, FinetuneSession
 from ..finetune.recipes import RECIPES
 from ..options import declared_by
@@ -181,7 +182,7 @@ def default_name(config: RunConfig) -> str:
     from ..data.spec import split_spec
 
     kind, path, _ = split_spec(config.spec)
-    dataset = Path(path).expanduser().resolve().name if kind in ("folder", "csv") else kind
+    dataset = at_home(path).resolve().name if kind in ("folder", "csv") else kind
     parts = [config.backbone, "-".join(config.preset), config.pooling or "", config.front or ""]
     words = [re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts if part]
     return "_".join([dataset, *words])

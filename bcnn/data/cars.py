@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from . import mat
 from .contract import TEST, TRAIN, Box, Dataset, Sample, cut_by_boxes, shown
 from .lists import check_folder, find_root, inside, malformed
 
@@ -70,17 +71,9 @@ def _test_labels(root: Path) -> Path:
 
 
 def _read(path: Path, *names: str) -> dict[str, Any]:
-    from scipy.io import loadmat
-
     if not path.is_file():
         raise FileNotFoundError(f"cars: expected the file {shown(str(path))}, got none; the layout is: {LAYOUT}.")
-    try:
-        content: dict[str, Any] = loadmat(str(path), squeeze_me=True)
-    except Exception as error:  # SciPy lets through whatever a damaged file makes happen
-        raise ValueError(
-            f"{shown(str(path))}: expected a MATLAB file of Stanford Cars, got {type(error).__name__}: {error}; "
-            "download it again."
-        ) from None
+    content = mat.read(path, "a MATLAB file of Stanford Cars", squeeze_me=True)
     for name in names:
         if name not in content:
             raise ValueError(f"{shown(str(path))}: expected the variable {name!r}, got none; download it again.")

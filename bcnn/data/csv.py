@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from ..files import at_home
 from .contract import SPLITS, TRAIN, Dataset, Sample, shown
 from .folder import SEED, TEST_SHARE, split_classes
 from .lists import malformed
@@ -29,8 +30,7 @@ def csv(path: Path, test_share: float | None = None, seed: int | None = None) ->
     classes = sorted(labels, key=lambda label: (int(label), label)) if numeric else sorted(labels)
     label_of = {name: label for label, name in enumerate(classes)}
     samples = tuple(
-        Sample(name, label_of[label], split or TRAIN, path.parent / Path(name).expanduser())
-        for name, label, split in rows
+        Sample(name, label_of[label], split or TRAIN, path.parent / at_home(name)) for name, label, split in rows
     )
     dataset = Dataset("csv", tuple(classes), samples)
     if not rows or rows[0][2] is None:

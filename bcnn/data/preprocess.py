@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..errors import unknown_name
+from ..files import amount
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -174,7 +175,7 @@ def check_file(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError("a folder, a pipe or a device")
     if status.st_size > MAX_BYTES:
-        raise OSError(f"a file of {status.st_size / 1e9:.1f} GB, where {MAX_BYTES / 1e9:.1f} GB are the most")
+        raise OSError(f"a file of {amount(status.st_size)}, where {amount(MAX_BYTES)} are the most")
 
 
 @cache

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import unknown_name
+from ..files import at_home
 from . import DATASETS
 from .contract import SPLITS, Dataset, shown
 
@@ -92,7 +93,7 @@ def _kind_of(spec: str) -> tuple[str, str]:
     word = re.match(r"\s*([A-Za-z_][\w-]*)\s*([:,]|$)", spec)
     if word and word[1] in DATASETS:
         return word[1], spec[word.end() :] if word[2] == ":" else spec[word.start(2) :]
-    path = Path(_options_of(spec)[0]).expanduser()
+    path = at_home(_options_of(spec)[0])
     if spec.strip() and path.is_dir():
         return "folder", spec
     if path.suffix.lower() in TABLES and path.is_file():
@@ -112,7 +113,7 @@ def _options_of(text: str) -> tuple[str, Sequence[tuple[str, str]]]:
     while first > 0 and OPTION.fullmatch(parts[first - 1]):
         first -= 1
     for end in range(len(parts), first, -1):
-        if Path(",".join(parts[:end])).expanduser().exists():
+        if at_home(",".join(parts[:end])).exists():
             first = end
             break
     options = [match.groups() for match in map(OPTION.fullmatch, parts[first:]) if match]
@@ -120,7 +121,7 @@ def _options_of(text: str) -> tuple[str, Sequence[tuple[str, str]]]:
 
 
 def _existing(kind: str, text: str) -> Path:
-    path = Path(text).expanduser()
+    path = at_home(text)
     if not path.exists():
         raise FileNotFoundError(
             f"dataset {kind}: expected a path, got {shown(text)!r}, which is not there; "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +25,8 @@ from torch import Tensor, nn
 
 from ..data.contract import Dataset, Sample, shown
 from ..data.preprocess import Preprocessing
-from ..errors import unknown_name
+from ..errors import DamagedFileWarning, unknown_name
+from ..files import DamagedFileError, amount, existing, remove_dead
 from ..models.engines import DEFAULT_ENGINE, ENGINES
 from ..models.views import in_views
 from ..models.weights.cache import digest_of as digest_of_tensors
@@ -164,20 +166,21 @@ def _begin(
     dataset: Dataset, samples: Sequence[Sample], models: Mapping[Path, Describer], options: ExtractOptions
 ) -> list[int]:
     """Folders that are ready and large enough; returns the chunks to be made."""
+    num_chunks = -(-len(samples) // options.chunk)
+    new = {path: model for path, model in models.items() if not (path / store.ABOUT).exists()}
+    _check_room(new, num_chunks, options)  # before anything is written
     for path, model in models.items():
         store.prepare(path, config_of(dataset, model, options), dataset)
-        store.clean(path)
+        remove_dead(path.glob(".*"))
     todo = [
-        number
-        for number in range(-(-len(samples) // options.chunk))
-        if not all(_is_done(path, number, samples, options) for path in models)
+        number for number in range(num_chunks) if not all(_is_done(path, number, samples, options) for path in models)
     ]
     _check_room(models, len(todo), options)
     return todo
 
 
 def _is_done(folder: Path, number: int, samples: Sequence[Sample], options: ExtractOptions) -> bool:
-    """Whether a chunk is there, its files have not changed since, and broken ones are broken still."""
+    """Whether a chunk is there and whole, its files have not changed since, and broken ones are broken still."""
     header = store.read_header(folder, number)
     own = samples[number * options.chunk : (number + 1) * options.chunk]
     known = [] if header is None else header["fingerprints"]
@@ -190,6 +193,12 @@ def _is_done(folder: Path, number: int, samples: Sequence[Sample], options: Extr
             unless_strict(error, options)
         else:
             return False
+    try:
+        store.check_chunk(folder, number)
+    except DamagedFileError:
+        path = store.chunk_path(folder, number)
+        warnings.warn(DamagedFileWarning(f"{path} is damaged; its images are described again."), stacklevel=2)
+        return False
     return True
 
 
@@ -198,12 +207,12 @@ def _check_room(models: Mapping[Path, Describer], num_chunks: int, options: Extr
     needed: dict[int, int] = {}  # by device
     for folder, model in models.items():
         size = 4 * model.descriptor_length * views * options.chunk * num_chunks
-        device = folder.stat().st_dev
+        device = existing(folder).stat().st_dev
         needed[device] = needed.get(device, 0) + size
-        free = shutil.disk_usage(folder).free
+        free = shutil.disk_usage(existing(folder)).free
         if needed[device] > free:
             raise OSError(
-                f"extract: expected {needed[device] / 1e9:.1f} GB free for {folder}, got {free / 1e9:.1f} GB; "
+                f"extract: expected {amount(needed[device])} free for {folder}, got {amount(free)}; "
                 "make room, choose another folder, or keep less (a projection, no flips)."
             )
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import nn
 
 from ..data.contract import Sample
-from ..files import write_tensors
+from ..files import DamagedFileError, read_tensors, write_tensors
 from ..models.bcnn import BCNN
 from ..models.engines import using
 from ..models.views import autocast, to_batch
@@ -87,10 +87,9 @@ def fit_or_read(
     origin = sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
     path = folder / f"{FITTED}{origin}.safetensors"
     try:
-        with safe_open(path, framework="pt") as file:
-            model.load_state_dict({name: file.get_tensor(name) for name in file.keys()}, strict=False)  # noqa: SIM118
-            return model
-    except (OSError, SafetensorError):
+        model.load_state_dict(read_tensors(path)[0], strict=False)
+        return model
+    except (OSError, SafetensorError, DamagedFileError):  # then it is done again
         pass
     fitted = {name for name, _ in parts_to_fit(model)}
     fit_parts(model, samples, options, progress=progress)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,13 +20,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..data.contract import SPLITS, Dataset, Sample, shown
-from ..files import from_json, write_tensors, written_whole
+from ..files import DIGEST, from_json, read_tensors, write_tensors, written_whole
 
 FORMAT = "bcnn-descriptors"
 VERSION = 1
 ABOUT = "descriptors.json"
 FITTED = "fitted-"  # files with values of parts that were fitted before images were described (`descriptors.fitting`)
 VIEWS = ("image", "flip")
+_SOUND: set[tuple[Path, int, int, int]] = set()  # chunks that this process has written or checked
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,11 @@ def digest_of_content(listing: str, fingerprints: Iterable[Sequence[int]]) -> st
     return total.hexdigest()[:16]
 
 
+def content_of(samples: Sequence[Sample], classes: Sequence[str]) -> str:
+    """A digest of samples and of the content of their files, which are read; that of `Descriptors.content`."""
+    return digest_of_content(digest_of(samples, classes), (sample.fingerprint() for sample in samples))
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -95,14 +99,6 @@ def prepare(folder: Path, config: DescriptorsConfig, dataset: Dataset) -> None:
     text = json.dumps(content)
     with written_whole(folder / ABOUT) as temporary:
         temporary.write_text(text)
-
-
-def clean(folder: Path, *, age_s: float = 3600) -> None:
-    """Remove what a killed process left half-written, unless it may still be at it."""
-    for path in folder.glob(".*"):
-        with suppress(OSError):
-            if _is_temporary(path) and time.time() - path.stat().st_mtime > age_s:
-                path.unlink()
 
 
 def _is_ours(path: Path) -> bool:
@@ -176,13 +172,31 @@ def write_chunk(folder: Path, chunk: Chunk) -> None:
         who="descriptors",
         remedy="What was written before is whole; make room and give the same command again, it goes on from there.",
     )
+    _SOUND.add(_state_of(chunk_path(folder, chunk.number)))
+
+
+def check_chunk(folder: Path, number: int) -> None:
+    """Make sure that a chunk holds what was written, once as long as its file stays the same.
+
+    Raises: DamagedFileError; OSError and SafetensorError if there is no whole chunk.
+    """
+    path = chunk_path(folder, number)
+    state = _state_of(path)
+    if state not in _SOUND:
+        read_tensors(path)
+        _SOUND.add(state)
+
+
+def _state_of(path: Path) -> tuple[Path, int, int, int]:
+    stat = path.stat()
+    return path.absolute(), stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def read_header(folder: Path, number: int) -> dict[str, Any] | None:
     """What a chunk says of itself, besides its tensors; None where there is no whole chunk."""
     try:
         with safe_open(chunk_path(folder, number), framework="pt") as file:
-            header = {key: json.loads(value) for key, value in (file.metadata() or {}).items()}
+            header = {key: json.loads(value) for key, value in (file.metadata() or {}).items() if key != DIGEST}
     except (OSError, SafetensorError, ValueError):
         return None
     return header if {"fingerprints", "broken", "time_s"} <= set(header) else None
@@ -260,6 +274,7 @@ class Descriptors:
 
     def _open(self, number: int) -> Any:
         try:
+            check_chunk(self.folder, number)
             return safe_open(chunk_path(self.folder, number), framework="pt")
         except (OSError, SafetensorError) as error:
             raise OSError(

@@ -13,7 +13,7 @@ import numpy as np
 from ..classify.accuracy import accuracy_of
 from ..data.contract import shown
 from ..files import written_whole
-from ..metrics import METRICS, Epoch, RunMetrics, read
+from ..metrics import METRICS, Epoch, RunMetrics, find_runs, read
 from ..report.classes import confusion_figure
 from ..report.curves import curves_figure
 from ..report.document import Details, Document, Picture, Section, Table, picture_of
@@ -43,9 +43,9 @@ MOST_CONFUSED = 12
 
 def write_report(folders: Sequence[Path], page: Path) -> list[Path]:
     """The page, and its tables in Markdown and LaTeX beside it; returns what was written."""
+    for path in (page, *map(page.with_suffix, SUFFIXES)):
+        _check_ours(path)
     document = make_document(folders)
-    for suffix in SUFFIXES:
-        _check_ours(page.with_suffix(suffix))
     write_page(document, page)
     for suffix, render in SUFFIXES.items():
         with written_whole(page.with_suffix(suffix)) as temporary:
@@ -55,8 +55,9 @@ def write_report(folders: Sequence[Path], page: Path) -> list[Path]:
 
 def _check_ours(path: Path) -> None:
     """A report is made again and again; nobody's own README.md is to be lost that way."""
-    first = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0] if path.exists() else ""
-    if first and first.lstrip("#% ") not in TITLES:
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    first = text.partition("\n")[0].lstrip("#% ")
+    if text and first not in TITLES and not any(f"<title>{title}</title>" in text for title in TITLES):
         raise FileExistsError(f"--out: expected {path} to be new or an earlier report, got another file; rename one.")
 
 
@@ -75,9 +76,9 @@ def _gather(folders: Sequence[Path]) -> tuple[Results, list[Path]]:
     """All results in one, and the run folders."""
     together, runs = Results(), []
     for folder in folders:
-        paths = [folder] if folder.is_file() else _find(folder, FILE, f"*/{FILE}")
+        paths = [folder] if folder.is_file() else [*sorted(folder.glob(FILE)), *sorted(folder.glob(f"*/{FILE}"))]
         measured = [path.parent for path in paths]
-        found = [path.parent for path in _find(folder, METRICS, f"*/{METRICS}", f"*/*/{METRICS}")]
+        found = [path.parent for path in find_runs(folder, METRICS, f"*/{METRICS}", f"*/*/{METRICS}")]
         found = [run for run in found if not any(own in run.parents for own in measured)]  # those are part of it
         for path in paths:
             together.include(Results(path))
@@ -88,10 +89,6 @@ def _gather(folders: Sequence[Path]) -> tuple[Results, list[Path]]:
                 "finish what began it, or give another folder."
             )
     return together, runs
-
-
-def _find(folder: Path, *patterns: str) -> list[Path]:
-    return [path for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
 def _datasets(results: Results) -> str:

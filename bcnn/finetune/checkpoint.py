@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import nn
 
-from ..files import write_tensors
+from ..files import read_tensors, write_tensors
 from ..metrics import Epoch, NonFinite, read_as
 
 FORMAT = "bcnn-checkpoint"
@@ -61,24 +61,23 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, identit
     if not path.exists():
         return None
     try:
-        with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
-            if about.get("format") != FORMAT:
-                raise ValueError(f"{path}: expected a checkpoint of bcnn train, got another safetensors file.")
-            stored = json.loads(about["identity"])
-            differing = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
-            if differing:
-                name = differing[0]
-                raise ValueError(
-                    f"finetune: expected {path} to be of the same configuration, got {name} {stored.get(name)!r} "
-                    f"instead of {identity.get(name)!r}; choose another --out, or --no-resume to begin anew."
-                )
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            state = read_as(State, json.loads(about["progress"]))
+        tensors, about = read_tensors(path)
     except SafetensorError as error:
         raise ValueError(
             f"{path}: expected a checkpoint of bcnn train, got: {error}; --no-resume begins anew."
         ) from None
+    if about.get("format") != FORMAT:
+        raise ValueError(f"{path}: expected a checkpoint of bcnn train, got another safetensors file.")
+    # Earlier versions did not note the content of the images.
+    stored = {"content": identity.get("content"), **json.loads(about["identity"])}
+    differing = [name for name in {**stored, **identity} if stored.get(name) != identity.get(name)]
+    if differing:
+        name = differing[0]
+        raise ValueError(
+            f"finetune: expected {path} to be of the same configuration, got {name} {stored.get(name)!r} "
+            f"instead of {identity.get(name)!r}; choose another --out, or --no-resume to begin anew."
+        )
+    state = read_as(State, json.loads(about["progress"]))
     own = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
     if own.keys() != model.state_dict().keys():
         raise ValueError(

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..descriptors.extract import batches
 from ..errors import GradientExceptionWarning
+from ..files import read_tensors
 from ..metrics import Epoch, NonFinite
 from ..models.bcnn import BCNN
 from ..models.files import save as save_model
@@ -268,8 +269,7 @@ class _Training:
 
     def _take_best(self) -> None:
         """The weights of the best epoch."""
-        from safetensors.torch import load_file
-
         self.fabric.barrier()
-        self.task.model.load_state_dict(load_file(self.task.folder / BEST))
+        tensors, _ = read_tensors(self.task.folder / BEST, remedy="Begin anew by --no-resume.")
+        self.task.model.load_state_dict(tensors)
         self.task.model.eval()

@@ -18,7 +18,7 @@ from torch import nn
 
 from .. import __version__
 from ..data.preprocess import Preprocessing
-from ..files import from_json, write_tensors
+from ..files import from_json, read_tensors, write_tensors
 from ..pooling.head import HeadConfig, from_first_version
 from .bcnn import BCNN, ModelConfig
 from .branch import BranchConfig
@@ -206,6 +206,6 @@ def _read(path: Path, *, tensors: bool = True) -> tuple[dict[str, torch.Tensor],
                     f"{path}: expected format version {VERSION} or older, got {about.get('version')!r} "
                     f"(written by {about.get('written_by')}); install a newer bcnn."
                 )
-            return {key: file.get_tensor(key) for key in file.keys()} if tensors else {}, about  # noqa: SIM118
+        return read_tensors(path) if tensors else ({}, about)
     except SafetensorError as error:
         raise ValueError(f"{path}: expected a safetensors file written by bcnn.save, got: {error}.") from None

@@ -30,6 +30,9 @@ DEFAULT_LENGTH = 1e-6
 # In the gradient of the authors' signed square root.
 AUTHORS_SHIFT = 1e-8
 
+# The largest of such options, whose squares are numbers still.
+_MOST = 1e15
+
 # The mean entry of a descriptor that is zero throughout.
 _LEAST_MEAN = 1e-15
 
@@ -200,6 +203,7 @@ def _at_least_float32(x: Tensor) -> Tensor:
 
 def _positive(who: str, name: str, value: float, *, or_zero: bool = False) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not (0 < value < float("inf") or (or_zero and value == 0)):
-        raise ValueError(f"{who}: expected `{name}` to be a number {'>=' if or_zero else '>'} 0, got {value!r}.")
+    if not is_number or not (0 < value <= _MOST or (or_zero and value == 0)):
+        least = ">= 0" if or_zero else "> 0"
+        raise ValueError(f"{who}: expected `{name}` to be a number {least} and <= {_MOST:g}, got {value!r}.")
     return float(value)

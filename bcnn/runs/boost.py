@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 
 from .. import machine
@@ -39,7 +39,7 @@ from ..data.spec import load_dataset
 from ..descriptors.extract import Extracted, extract
 from ..descriptors.folder import DescriptorRows, Descriptors
 from ..descriptors.team import Team
-from ..files import write_csv, write_tensors
+from ..files import read_tensors, write_csv, write_tensors
 from ..finetune.checkpoint import BEST, LAST
 from ..finetune.loop import Task
 from ..finetune.loop import finetune as descend
@@ -156,6 +156,7 @@ class _Boosting:
         self.first = next(iter(views.values()))
         rows = self.first.train
         self.rows, self.labels = rows.rows, rows.labels
+        self.images = self.first.descriptors.content
         self.num_classes = len(dataset.classes)
         self.f = torch.zeros(len(self.labels), self.num_classes, dtype=torch.float64)
         self.rounds: list[Round] = []
@@ -193,7 +194,8 @@ class _Boosting:
             tensors = {"g": g, "test": test}
         alpha = step_length(self.f, tensors["g"], self.labels)
         spent = time.perf_counter() - begin
-        about = {"round": json.dumps({"number": number, "size": size, "alpha": alpha, "time_s": spent})}
+        told = {"number": number, "size": size, "alpha": alpha, "time_s": spent, "images": self.images}
+        about = {"round": json.dumps(told)}
         remedy = "The rounds before it are whole; make room and give the same command again."
         write_tensors(self._path(number), tensors, about, who="boost", remedy=remedy)
         return tensors["g"], alpha, spent
@@ -201,20 +203,23 @@ class _Boosting:
     def _read(self, number: int) -> tuple[Tensor, float, float] | None:
         """The same of a round of an earlier session, if it is there."""
         try:
-            with safe_open(self._path(number), framework="pt") as file:
-                about = json.loads((file.metadata() or {})["round"])
-                g = file.get_tensor("g")
+            tensors, header = read_tensors(self._path(number))
+            about, g = json.loads(header["round"]), tensors["g"]
         except (OSError, SafetensorError, KeyError, ValueError):
             return None
+        if about.get("images", self.images) != self.images:  # earlier versions did not note them
+            raise ValueError(
+                f"{self._path(number)}: expected a round on these images, got one on some which have changed since; "
+                "choose another --out."
+            )
         return (g, float(about["alpha"]), float(about["time_s"])) if g.shape == self.f.shape else None
 
     def _path(self, number: int) -> Path:
         return self.out / "rounds" / f"{number:03d}.safetensors"
 
     def _tensor(self, number: int, name: str) -> Tensor:
-        with safe_open(self._path(number), framework="pt") as file:
-            result: Tensor = file.get_tensor(name)
-            return result
+        result: Tensor = read_tensors(self._path(number))[0][name]
+        return result
 
     def _solver(self, size: int) -> LeastSquares:
         if size not in self.solvers:
@@ -255,7 +260,12 @@ class _Boosting:
             seed=config.seed + number,
             batch=config.batch,
             folder=folder,
-            identity={**config.result_part(), "round": number, "images": view.descriptors.config.listing},
+            identity={
+                **config.result_part(),
+                "round": number,
+                "content": self.images,
+                "images": view.descriptors.config.listing,
+            },
         )
         within_round = within(self.progress, f"round {number}: ")
         descend(task, self.fabric, progress=within_round)
@@ -292,7 +302,7 @@ class _Boosting:
             preset=config.preset[0],
             dataset=dataset.name,
             listing=descriptors.config.listing,
-            images=descriptors.content,
+            images=self.images,
             num_classes=self.num_classes,
             broken=descriptors.broken,
             backbone=self.first.model.config.backbone,

@@ -104,6 +104,7 @@ class RunConfig:
     proj_dim: int | None = _network(
         None,
         at_least=1,
+        at_most=65536,
         show_default="all are kept",
         help="Reduce the channels to this number by a random projection.",
     )

@@ -22,7 +22,7 @@ from ..data.contract import TEST, TRAIN, Dataset, Sample
 from ..data.spec import load_dataset
 from ..descriptors.extract import Extracted, extract
 from ..descriptors.fitting import unreadable
-from ..descriptors.folder import Descriptors
+from ..descriptors.folder import Descriptors, content_of, listed
 from ..descriptors.team import Team
 from ..finetune import config as settings
 from ..finetune.checkpoint import LAST, State
@@ -48,7 +48,7 @@ from .finish import Trained, finish
 from .finish import test as test_network
 from .networks import networks
 from .place import held
-from .train import MAY_HOLD, check_trainable, claim, extract_all, fit_all
+from .train import MAY_HOLD, check_readable, check_trainable, claim, extract_all, fit_all
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -113,6 +113,7 @@ def finetune(
         _fit(run, models)
         frozen, done = run.describe(models, TRAIN)
         broken = done.broken
+        check_readable(dataset.of(TRAIN), broken, "train: expected training")
         if config.finetune.select_on == settings.TEST:
             broken = broken | run.describe(models, TEST)[1].broken
         tuned = {
@@ -157,7 +158,14 @@ def _claim(config: RunConfig, dataset: Dataset, out: Path, places: Sequence[Path
         for place in places:
             (place / METRICS).unlink(missing_ok=True)
             _remove_scratch(place)
-    return [place for place in places if (place / METRICS).exists()]
+    finished = [place for place in places if (place / METRICS).exists()]
+    seen = {read_metrics(place / METRICS).images for place in finished} - {""}  # earlier versions did not note them
+    if seen and seen != {content_of(listed(dataset), dataset.classes)}:
+        raise ValueError(
+            f"train: expected the images that {out} was made from, got some that have changed since; choose another "
+            "--out, or begin anew by --no-resume."
+        )
+    return finished
 
 
 def _remove_scratch(folder: Path) -> None:
@@ -207,9 +215,14 @@ def _train(
         seed=config.seed,
         batch=config.batch,
         folder=folder,
-        identity={**config.result_part(), "preset": preset, "images": stored.config.listing},
+        identity={**config.result_part(), "preset": preset, **_images(stored, (*chosen, *held_out))},
     )
     return start, descend(task, run.fabric, resume=resume, progress=progress)
+
+
+def _images(stored: Descriptors, samples: Sequence[Sample]) -> dict[str, str]:
+    """What tells the images of a training from others."""
+    return {"images": stored.config.listing, "content": content_of(samples, stored.classes)}
 
 
 def _sources(

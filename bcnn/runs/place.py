@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..data.contract import shown
+from ..files import remove_dead
 
 MARK, LOCK = ".bcnn", ".lock"  # in every folder that a command has made for its results
-DEAD_S = 3600  # a temporary file that has not changed for so long belongs to nobody
 
 
 @contextmanager
@@ -39,7 +38,7 @@ def held(folder: Path, who: str, *, may_hold: tuple[str, ...] = ()) -> Iterator[
             "another --out."
         ) from None
     try:
-        remove_dead(folder)
+        remove_dead(_below(folder))
         yield
     finally:
         lock.release()
@@ -66,19 +65,6 @@ def claim_folder(folder: Path, who: str, *, may_hold: tuple[str, ...] = ()) -> N
         )
     with suppress(FileExistsError):
         (folder / MARK).touch(exist_ok=False)
-
-
-def remove_dead(folder: Path) -> None:
-    """Remove what killed processes left half-written."""
-    for path in _below(folder):
-        with suppress(OSError):
-            if _is_temporary(path) and time.time() - path.lstat().st_mtime > DEAD_S:
-                path.unlink()
-
-
-def _is_temporary(path: Path) -> bool:
-    """Whether it is named as `files.written_whole` names what it has not finished."""
-    return path.name.startswith(".") and "-" in path.name and path.is_file()
 
 
 def _below(folder: Path, depth: int = 2) -> Iterator[Path]:

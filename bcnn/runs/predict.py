@@ -26,8 +26,8 @@ from ..metrics import METRICS, MODEL, EvaluationMetrics, Notes, Prediction, read
 from ..models.files import Predictor, load, read_notes
 from ..models.views import in_views
 from ..progress import Progress, silent
-from .place import claim_folder
-from .predictions import predictions_of
+from .place import held
+from .predictions import TOP, predictions_of
 
 STAGE = "looking at images"
 
@@ -53,9 +53,7 @@ class Recognizer:
 
 def open_run(run: str | Path, **options: Any) -> Recognizer:
     """The network of a run folder, or of a model's file; `options` are those of `ExtractOptions`."""
-    path = Path(run)
-    if path.is_dir():
-        path = _model_in(path)
+    path = model_of(run)
     content = read_notes(path)
     if "classes" not in content:
         raise ValueError(
@@ -78,7 +76,11 @@ def open_run(run: str | Path, **options: Any) -> Recognizer:
     return Recognizer(model, notes.classes, notes.temperature, how)
 
 
-def _model_in(folder: Path) -> Path:
+def model_of(run: str | Path) -> Path:
+    """The model's file of a run folder, or the file itself."""
+    folder = Path(run)
+    if not folder.is_dir():
+        return folder
     if (folder / MODEL).exists():
         return folder / MODEL
     inside = sorted(str(path.parent) for path in folder.glob(f"*/{MODEL}"))
@@ -108,14 +110,16 @@ def _is_folder(path: Path) -> bool:
 
 
 def predict(
-    recognizer: Recognizer, paths: Sequence[Path], progress: Progress = silent
+    recognizer: Recognizer, paths: Sequence[Path], progress: Progress = silent, *, top: int = TOP
 ) -> Iterator[Prediction | OSError]:
-    """Predictions in order, an error in the place of an image that cannot be read."""
+    """Predictions in order, as they come; an error in the place of an image that cannot be read."""
     samples = [Sample(str(path), 0, TEST, path) for path in paths]
     for some, logits in _all_logits(recognizer, samples, progress):
         good = [sample.name for sample, picture in some if not isinstance(picture, OSError)]
-        coming = iter(predictions_of(logits, good, recognizer.classes))
+        coming = iter(predictions_of(logits, good, recognizer.classes, top=top))
         for _, picture in some:
+            if isinstance(picture, OSError):
+                unless_strict(picture, recognizer.options)
             yield picture if isinstance(picture, OSError) else next(coming)
 
 
@@ -144,10 +148,17 @@ def evaluate(
         split: "test", "train" or "all".
         progress: hears how many images are done.
     """
+    dataset = _with_known_classes(load_dataset(spec), recognizer.classes)
+    with held(out, "evaluate"):
+        return _evaluate(recognizer, spec, dataset, out, split, progress)
+
+
+def _evaluate(
+    recognizer: Recognizer, spec: str, dataset: Dataset, out: Path, split: str, progress: Progress
+) -> EvaluationMetrics:
     from ..classify.accuracy import evaluate_scores  # they bring SciPy along, which predictions do without
     from .finish import measured, write_results
 
-    dataset = _with_known_classes(load_dataset(spec), recognizer.classes)
     _check_place(out, dataset, split)
     samples = dataset.samples if split == "all" else dataset.of(split)
     if not samples:
@@ -160,7 +171,11 @@ def evaluate(
             if isinstance(picture, OSError):
                 broken[sample.name] = unless_strict(picture, recognizer.options)
     if not kept:
-        raise ValueError(f"evaluate: expected images that can be read in {spec}, got none; see: bcnn datasets check.")
+        why = shown(next(iter(broken.values()))).rstrip(".")
+        raise ValueError(
+            f"evaluate: expected images that can be read in {spec}, got none; the first: {why}. See: bcnn datasets "
+            "check."
+        )
     labels = torch.tensor([sample.label for sample in kept])
     evaluation = evaluate_scores(torch.cat(logits), labels, len(recognizer.classes))
     predictions = predictions_of(torch.cat(logits), [s.name for s in kept], recognizer.classes, labels)
@@ -177,8 +192,7 @@ def evaluate(
 
 
 def _check_place(out: Path, dataset: Dataset, split: str) -> None:
-    """Make the folder now, and leave another dataset's results alone."""
-    claim_folder(out, "evaluate")
+    """Leave another dataset's results alone."""
     path = out / METRICS
     if path.exists():
         stored = json.loads(path.read_text())

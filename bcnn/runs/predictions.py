@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -13,15 +14,16 @@ from ..data.contract import shown
 from ..metrics import Prediction
 
 TOP = 5
+FORMS = ("csv", "json", "jsonl")  # of files and of standard output
 
 
 def predictions_of(
-    logits: Tensor, names: Sequence[str], classes: Sequence[str], labels: Tensor | None = None
+    logits: Tensor, names: Sequence[str], classes: Sequence[str], labels: Tensor | None = None, *, top: int = TOP
 ) -> list[Prediction]:
-    """From logits, scores divided by the temperature, shape (images, classes)."""
+    """From logits, scores divided by the temperature, shape (images, classes); the `top` most probable classes."""
     if not len(names):
         return []
-    probabilities, order = logits.double().softmax(-1).topk(min(TOP, len(classes)), -1)
+    probabilities, order = logits.double().softmax(-1).topk(min(top, len(classes)), -1)
     truths = [None] * len(names) if labels is None else [classes[i] for i in labels.tolist()]
     return [
         Prediction(name, tuple((classes[i], p) for i, p in zip(best, shares, strict=True)), truth)
@@ -42,13 +44,40 @@ def to_csv(predictions: Sequence[Prediction], *, top: int = TOP) -> str:
     """One line per image: name, truth if known, then classes and probabilities."""
     known = any(prediction.truth is not None for prediction in predictions)
     top = max((min(top, len(prediction.top)) for prediction in predictions), default=0)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    return "".join(_csv_lines(predictions, top=top, known=known))
+
+
+def to_lines(predictions: Iterable[Prediction], form: str, *, top: int) -> Iterator[str]:
+    """The text of a file of predictions without truth, as they come.
+
+    Args:
+        predictions: with `top` classes each.
+        form: one of `FORMS`.
+        top: how many.
+    """
+    if form == "csv":
+        yield from _csv_lines(predictions, top=top, known=False)
+    elif form == "jsonl":
+        yield from (f"{json.dumps(to_record(prediction))}\n" for prediction in predictions)
+    else:
+        before = "[\n"
+        for prediction in predictions:
+            yield before + json.dumps(to_record(prediction), indent=1)
+            before = ",\n"
+        yield "\n]\n" if before == ",\n" else "[]\n"
+
+
+def _csv_lines(predictions: Iterable[Prediction], *, top: int, known: bool) -> Iterator[str]:
     columns = [f"{what}{i + 1}" for i in range(top) for what in ("class", "probability")]
-    writer.writerow(["image", *(["truth"] if known else []), *columns])
+    yield _csv_line(["image", *(["truth"] if known else []), *columns])
     for prediction in predictions:
         values = [value for name, p in prediction.top[:top] for value in (cell(name), f"{p:.6f}")]
-        writer.writerow([cell(prediction.name), *([cell(prediction.truth or "")] if known else []), *values])
+        yield _csv_line([cell(prediction.name), *([cell(prediction.truth or "")] if known else []), *values])
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
 
 

@@ -20,7 +20,7 @@ from ..descriptors.extract import Extracted, ExtractOptions, extract
 from ..descriptors.fitting import fit_or_read
 from ..descriptors.folder import Descriptors, digest_of, listed
 from ..descriptors.team import Team
-from ..metrics import METRICS
+from ..metrics import METRICS, find_runs
 from ..models.bcnn import BCNN
 from ..progress import Progress, silent, within
 from ..report import comparison
@@ -60,6 +60,7 @@ def train(
         root = Path(config.descriptors) if config.descriptors else out / "descriptors"
         fit_all(models, dataset.of(TRAIN), root, config.extraction, team=team, progress=progress)
         descriptors, done = extract_all(config, dataset, models, root, team=team, progress=progress)
+        check_readable(dataset.of(TRAIN), done.broken, "train: expected training")
         if not team.leads:
             return [], done
         runs = []
@@ -131,14 +132,20 @@ def check_trainable(dataset: Dataset, spec: str) -> None:
         )
 
 
+def check_readable(samples: Sequence[Sample], broken: Mapping[str, str], who: str) -> None:
+    """Refuse to go on without a single image, and say what is wrong with the first."""
+    if all(sample.name in broken for sample in samples):
+        why = shown(broken[samples[0].name]).rstrip(".")
+        raise ValueError(f"{who} images that can be read, got none; the first: {why}. See: bcnn datasets check.")
+
+
 def claim(config: RunConfig, dataset: Dataset, out: Path, *, begun: tuple[str, ...] = ()) -> None:
     """Make the run folder, or make sure that results which are there are of the same run: none are lost.
 
     A folder with a file of `begun` holds results, as one with metrics.json does.
     """
     path = out / "config.yaml"
-    places = (out, *sorted(out.glob("*/")))
-    found = [place / name for name in (METRICS, *begun) for place in places if (place / name).exists()]
+    found = find_runs(out, *(f"{below}{name}" for name in (METRICS, *begun) for below in ("", "*/")))
     if found and path.exists():
         stored, wanted = configs.from_plain(configs.read(path)).result_part(), config.result_part()
         if found[0].suffix == ".json":

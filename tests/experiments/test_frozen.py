@@ -126,7 +126,7 @@ def test_too_little_room_is_said_before_anything_is_written(tmp_path, monkeypatc
     job = Frozen(source_of(subject), ("l2",), 0.0)
     job.source.extract(shop, ["bilinear"])
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
-    with pytest.raises(OSError, match=r"GB free in .* for descriptors, got 0.0 GB; make room"):
+    with pytest.raises(OSError, match=r"MB free in .* for descriptors, got 0.0 MB; make room"):
         job.run(shop)
 
 

@@ -102,7 +102,7 @@ def test_text_becomes_a_module_with_its_options():
         ("", "expected a normalization such as"),
         ("l2(**{'length': 3.0})", "expected a normalization such as"),
         ("l2(width=3)", "expected options that l2 takes"),
-        ("l2(length=0)", "expected `length` to be a number > 0, got 0"),
+        ("l2(length=0)", "expected `length` to be a number > 0 and <= 1e.15, got 0"),
         ("signed_sqrt(delta=-1)", "expected `delta` to be a number >= 0"),
         ("matrix_power(p='a')", "expected `p` to be a number"),
         ("matrix_sqrt(steps=3)", "expected options that matrix_sqrt takes .*, got 'steps'"),

@@ -9,7 +9,7 @@ import torch
 import bcnn
 from bcnn.files import read_csv
 from tests.command import run_command
-from tests.descriptors.images import picture_folder
+from tests.descriptors.images import draw, picture_folder
 from tests.seams.walk import SHORT, SMALL, predict, train
 
 
@@ -93,3 +93,12 @@ def test_refusals(pictures, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     refused = run_command(*small, "--boost", "2")
     assert "expected one process with boost" in refused.stderr
+
+
+def test_rounds_on_images_that_have_changed_are_refused(tmp_path):
+    root = picture_folder(tmp_path / "pictures", classes=3, train=4, test=3)
+    train(root, tmp_path / "run", "--boost", "2")
+    draw(sorted(root.rglob("*.png"))[0], seed=999, stripes=9)
+    refused = run_command("train", root, *SMALL, "--backbone", "tiny", "--boost", "2", "--out", tmp_path / "run")
+    assert refused.returncode == 2
+    assert "which have changed since; choose another --out" in refused.stderr

@@ -21,7 +21,7 @@ from bcnn.runs import config as configs
 from bcnn.runs import finetune as runs
 from bcnn.runs.config import RunConfig
 from bcnn.runs.predict import open_run, predict
-from tests.descriptors.images import picture_folder
+from tests.descriptors.images import draw, picture_folder
 from tests.finetune.tasks import assert_same, quiet
 
 TUNING = FinetuneConfig(epochs=3, lr=0.05, batch_size=6, val_share=0.25)
@@ -314,3 +314,38 @@ def test_a_place_that_cannot_be_written_to(pictures, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"expected to make the folder .*file, got: .*; choose another --out"):
         run(config_for(pictures), tmp_path / "file")
+
+
+def other_picture(root, split):
+    """Put another picture under the name of one that was there."""
+    path = sorted((root / split).rglob("*.png"))[0]
+    draw(path, seed=999, stripes=9)
+
+
+@pytest.mark.parametrize("split", [TRAIN, TEST])
+def test_results_of_images_that_have_changed_are_not_shown(tmp_path, split):
+    root = picture_folder(tmp_path / "pictures", classes=3, train=4, test=2)
+    tuning = replace(TUNING, epochs=1)
+    run(config_for(root, tuning), tmp_path / "run")
+    other_picture(root, split)
+    with pytest.raises(ValueError, match=r"images .* have changed since; choose another --out, or .* --no-resume"):
+        run(config_for(root, tuning), tmp_path / "run")
+    (result,) = run(config_for(root, tuning), tmp_path / "run", resume=False)
+    assert run(config_for(root, tuning), tmp_path / "run")[0].metrics == result.metrics
+
+
+def test_a_training_does_not_go_on_with_other_images(tmp_path):
+    root = picture_folder(tmp_path / "pictures", classes=3, train=8, test=2)
+
+    def progress(stage, done, total, note=""):
+        if "training" in stage and done > 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(config_for(root), tmp_path / "run", progress=progress)
+    other_picture(root, TEST)  # they are not looked at before training is over
+    with pytest.raises(KeyboardInterrupt):
+        run(config_for(root), tmp_path / "run", progress=progress)
+    other_picture(root, TRAIN)
+    with pytest.raises(ValueError, match=r"got content .*--no-resume"):
+        run(config_for(root), tmp_path / "run")

@@ -59,7 +59,7 @@ def test_one_process_at_a_time_and_the_dead_do_not_count(tmp_path):
 def test_what_killed_processes_left_is_removed_when_it_is_surely_dead(tmp_path):
     with held(tmp_path, "train"):
         pass
-    old, fresh, hidden = tmp_path / ".mistakes-x1.png", tmp_path / ".metrics-y2.json", tmp_path / ".hidden"
+    old, fresh, hidden = tmp_path / ".mistakes-x1y2z3_4.png", tmp_path / ".metrics-x1y2z3_4.json", tmp_path / ".hidden"
     for path in (old, fresh, hidden):
         path.write_text("half")
     for path in (old, hidden):

@@ -19,6 +19,7 @@ import numpy
 from ...classify.evaluate import fit_and_test
 from ...data.contract import TEST, TRAIN
 from ...descriptors.folder import DescriptorRows
+from ...files import amount
 from ...pooling import POOLINGS
 from ...pooling.head import PAPERS_EPS, Head, HeadConfig, make_config, options_of, with_options
 from ..gauge import Gauge
@@ -127,7 +128,7 @@ def descriptors(head: Head, rows: DescriptorRows, shop: Workshop, name: str) -> 
     free = shutil.disk_usage(shop.out).free
     if needed > free:
         raise OSError(
-            f"reproduce: expected {needed / 1e9:.1f} GB free in {shop.out} for descriptors, got {free / 1e9:.1f} GB; "
+            f"reproduce: expected {amount(needed)} free in {shop.out} for descriptors, got {amount(free)}; "
             "make room, or choose another --out."
         )
     with tempfile.TemporaryDirectory(dir=shop.out, prefix=SCRATCH) as folder:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ...data.preprocess import Preprocessing
-from ...files import from_json, written_whole
+from ...files import at_home, from_json, written_whole
 from .contract import Imported, Tensors
 
 VARIABLE = "BCNN_CACHE"
@@ -34,7 +34,7 @@ class Cached(NamedTuple):
 def folder() -> Path:
     """Where converted weights live: $BCNN_CACHE, or bcnn in the user's cache folder."""
     if os.environ.get(VARIABLE):
-        return Path(os.environ[VARIABLE]).expanduser()
+        return at_home(os.environ[VARIABLE])
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bcnn"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...data import mat
 from ...data.preprocess import Preprocessing
 from ..backbones import BACKBONES
 from .contract import Imported
@@ -83,13 +84,8 @@ def _same(layer: Any, field: str, default: int) -> Any:
 
 
 def _network(path: Path) -> tuple[list[Any], Any]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    try:
-        content = loadmat(path, squeeze_me=True, struct_as_record=False)
-    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError) as error:
-        raise ValueError(f"{path}: expected a MatConvNet .mat file (version 5 to 7.2), got: {error}.") from None
+    what = "a MatConvNet .mat file (version 5 to 7.2)"
+    content = mat.read(path, what, squeeze_me=True, struct_as_record=False)
     try:
         network = content.get("net")
         layers = content["layers"] if network is None else network.layers
