@@ -73,6 +73,8 @@ def test_errors_of_ours_can_be_traced_too():
     ("error", "message"),
     [
         (MemoryError(), "not enough memory"),
+        (MemoryError("Unable to allocate 9 TB"), "not enough memory"),
+        (MemoryError("classifier: expected 9 GB; take fewer images."), "bcnn: classifier: expected 9 GB; take fewer"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to\nallocate"), "not enough memory"),
         (RuntimeError("first\nsecond"), "RuntimeError: first second"),
         (RecursionError("deep"), "RecursionError: deep"),

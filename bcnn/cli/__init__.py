@@ -92,12 +92,13 @@ def main() -> None:
 def _in_words(error: Exception) -> str:
     """An error in one line; what nobody has foreseen is called by its name."""
     text = " ".join(str(error).encode("utf-8", "backslashreplace").decode().splitlines())
-    if isinstance(error, MemoryError) or re.search("can't allocate memory|out of memory", text, re.IGNORECASE):
+    unsaid = isinstance(error, MemoryError) and not text
+    if unsaid or re.search("(can't|unable to) allocate|out of memory", text, re.IGNORECASE):
         return "not enough memory; try a smaller --batch, --size or --proj-dim."
     if isinstance(error, OSError) and error.errno in FULL:
         where = f" for {error.filename}" if error.filename else ""
         return f"expected room on the disk{where}, got a full one; make room and give the same command again."
-    if text and isinstance(error, ValueError | TypeError | OSError | ImportError | ArithmeticError):
+    if text and isinstance(error, ValueError | TypeError | OSError | ImportError | ArithmeticError | MemoryError):
         return text
     return f"a fault in the program, {type(error).__name__}: {text}; the same command with --debug tells where."
 
