@@ -68,7 +68,7 @@ def test_checkpoints_are_refused_in_words(tmp_path):
     path = tmp_path / "c.safetensors"
     checkpoint.save(path, model, optimizer, checkpoint.State(), {})
     with safe_open(path, framework="pt") as file:
-        about = file.metadata()
+        about = {key: value for key, value in file.metadata().items() if key != "crc32"}
         own = {name.removeprefix("model."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     save_file({f"model.{name}": value for name, value in first_names(own).items()}, path, metadata=about)
     with pytest.raises(ValueError, match="as earlier versions of bcnn called them; finish it with that version"):
