@@ -72,7 +72,7 @@ def test_rows_come_while_others_are_worked_on(model, pictures, interrupted, form
 
 def test_a_long_table_comes_in_pieces(model, pictures, interrupted):
     interrupted(20)
-    result = run("predict", model, ".", "--batch", 2, "--top", 1, cwd=pictures)  # a long path would be broken into lines
+    result = run("predict", model, ".", "--batch", 2, "--top", 1, cwd=pictures)  # a long path would be broken
     assert result.stdout.count(".png") == 20
 
 
