@@ -137,6 +137,7 @@ def _shop(specs: dict[str, str], options: dict[str, Any]) -> Workshop:
 def _subjects(shop: Workshop, options: dict[str, Any]) -> list[Subject]:
     import torch
 
+    from ..data.contract import TRAIN
     from ..experiments.records import Subject
 
     same = {name: options[name] for name in ("size", "ridge", "rescale", "recipe", "freeze_until")}
@@ -150,7 +151,14 @@ def _subjects(shop: Workshop, options: dict[str, Any]) -> list[Subject]:
         **({"dim": options["dim"]} if "dim" in options else {}),
     }
     return [
-        Subject(name, shop.images(name), network, parameters=shop.parameters(name, network, options["size"]), **same)
+        Subject(
+            name,
+            shop.images(name),
+            network,
+            parameters=shop.parameters(name, network, options["size"]),
+            boxes=any(sample.box is not None for sample in shop.dataset(name).of(TRAIN)),
+            **same,
+        )
         for name in shop.data
         for network in options["networks"]
     ]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from ..bench.timing import wait
+from ..pooling import POOLINGS
 from ..pooling.head import Head, HeadConfig
 from .workshop import Workshop, describe_stored, plain_head
 
@@ -39,9 +40,9 @@ class Gauge:
         if key not in self._views:
             model = self.shop.network(next(iter(self.shop.data)), network, size).to(device)
             images = torch.rand(2, 3, size, size).to(device, memory_format=torch.channels_last)
-            (maps,) = model.maps(images)
+            maps, *_ = model.maps(images)  # of the first network, if there are several
             head = Head(plain_head("bilinear"))
-            seconds = self._timed(lambda: head(*model.maps(images))) / len(images)
+            seconds = self._timed(lambda: head(model.maps(images)[0])) / len(images)
             self._views[key] = View(seconds, int(maps.shape[1]), maps[0, 0].numel())
         return self._views[key]
 
@@ -57,7 +58,8 @@ class Gauge:
     def classify_s(self, dataset: str, view: View, head: HeadConfig) -> float:
         """Seconds for the Gram matrix, the SVMs, their weights and the scores, of all images and their flips."""
         num_train, num_all = self.shop.num_images(dataset)
-        width, num_classes = Head(head).length(view.channels), len(self.shop.dataset(dataset).classes)
+        module, num_classes = Head(head, [view.channels] * _num_inputs(head)), len(self.shop.dataset(dataset).classes)
+        width = 1 if module.out is None else module.out.length
         rows, tests = 2 * num_train, 2 * (num_all - num_train)
         operations = rows * rows * width + 2 * rows * rows * num_classes * _NUM_PRODUCTS
         operations += 4 * rows * width * num_classes + 2 * tests * width * num_classes  # weights in float64
@@ -85,3 +87,8 @@ class Gauge:
             wait(self.shop.options.device)
             times.append(time.perf_counter() - begin)
         return min(times[1:])
+
+
+def _num_inputs(head: HeadConfig) -> int:
+    """The number of networks whose features a head takes."""
+    return POOLINGS[POOLINGS.read(head.pooling).name].num_inputs

@@ -67,7 +67,7 @@ def make_plan(
     possible = [job for job in every if finetune or _is_possible(job, results, shop)]
     missing = [job for job in possible if job not in results]
     again = [own for job in missing for own in before(job) if not results.failure(own) and not _is_run(own, shop)]
-    todo = list(dict.fromkeys([*again, *missing]))  # tuned networks that are gone, although their results are there
+    todo = list(dict.fromkeys([*missing, *again]))  # the latter are gone, although their results are there
     seconds = {job: 0.0 if _is_run(job, shop) else job.seconds(gauge) for job in todo}
     lost = [job for job in todo if any(map(results.failure, before(job)))]
     steps = [Step(job.name, seconds[job], job=job) for job in todo if not job.sources or job in lost]

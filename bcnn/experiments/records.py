@@ -9,6 +9,7 @@ from .. import machine
 from ..classify.rescale import RESCALES
 from ..errors import unknown_name
 from ..finetune.recipes import RECIPES
+from .plain import later
 
 R_co = TypeVar("R_co", covariant=True)
 RIDGES = ("ours", "paper")
@@ -34,6 +35,7 @@ class Subject:
     ridge: str = "ours"  # or "paper": its ridge and its exact signed square root
     recipe: str = "ours"  # of fine-tuning, a name of `finetune.recipes.RECIPES`
     freeze_until: str | None = None  # layers that are not fine-tuned
+    boxes: bool = later(False)  # whether training images have boxes around what they show
 
     def __post_init__(self) -> None:
         for name, choices in (("rescale", RESCALES), ("ridge", RIDGES), ("recipe", RECIPES)):

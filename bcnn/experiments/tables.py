@@ -207,8 +207,8 @@ def accuracy_table(results: Results, cells: Sequence[Cell], labels: Sequence[str
     for cell, own in zip(cells, values, strict=True):
         sure = "" if own is None else interval(*own.interval)
         difference = _minus(None if own is None else 100 * own.accuracy, cell.paper)
-        gain = ("" if cell is base else _minus(cell.paper, base.paper), *_gain(own, values[0]))
-        rows.append((*cell.labels, *_texts(results, cell), sure, difference, *gain, _gain(own, best)[-1]))
+        gain = ("" if cell is base else _minus(cell.paper, base.paper), *gain_over(own, values[0]))
+        rows.append((*cell.labels, *_texts(results, cell), sure, difference, *gain, gain_over(own, best)[-1]))
     gains = ("gain, paper", "gain, ours", "95 % interval", "p", "p, to the best")
     header = (*labels, "paper", "ours", "95 % interval", "difference", *gains)
     return Table(
@@ -223,7 +223,7 @@ def _minus(left: float | None, right: float | None) -> str:
     return "" if left is None or right is None else f"{left - right:+.1f}"
 
 
-def _gain(own: Measured | None, base: Measured | None) -> tuple[str, str, str]:
+def gain_over(own: Measured | None, base: Measured | None) -> tuple[str, str, str]:
     """Over another row: the difference and, where both have predictions of the same images, its interval and p."""
     if own is None or base is None or own is base:
         return "", "", ""

@@ -21,6 +21,7 @@ from ..models.bcnn import BCNN
 from ..models.weights.cache import digest_of as digest_of_tensors
 from ..models.weights.fetch import Report
 from ..parts.shapes import Maps, Spd
+from ..parts.text import split
 from ..pooling import POOLINGS
 from ..pooling.head import Head, HeadConfig, make_config
 from ..pooling.triangle import dimension_of, full_matrix
@@ -28,6 +29,8 @@ from ..progress import Progress, silent
 from ..runs.config import RunConfig
 from ..runs.networks import networks
 from ..runs.train import check_trainable
+
+WHOLE, JOINT = "head: ", " > "  # of the text of a whole head
 
 
 class Workshop:
@@ -59,7 +62,7 @@ class Workshop:
         self.broken: dict[str, dict[str, str]] = {}  # images that could not be read, and why, by dataset
         self._datasets: dict[str, Dataset] = {}
         self._images: dict[str, str] = {}
-        self._models: dict[tuple[str, str, int, Path | None], BCNN] = {}
+        self._models: dict[tuple[str, str, int, Path | None, str | None], BCNN] = {}
 
     def dataset(self, name: str) -> Dataset:
         """The dataset, loaded once."""
@@ -90,13 +93,19 @@ class Workshop:
         dataset = self.dataset(name)
         return len(dataset.of(TRAIN)), len(dataset.samples)
 
-    def network(self, dataset: str, network: str, size: int, *, tuned: Path | None = None) -> BCNN:
-        """The network with the usual weights, or with those of a fine-tuned one; the latest is kept."""
-        key = (dataset, network, size, tuned)
+    def network(
+        self, dataset: str, network: str, size: int, *, tuned: Path | None = None, front: str | None = None
+    ) -> BCNN:
+        """The network with the usual weights, or with those of a fine-tuned one; the latest is kept.
+
+        Two names, as in "vgg16,alexnet", are two networks side by side.
+        """
+        key = (dataset, network, size, tuned, front)
         if key not in self._models:
             config = RunConfig(
-                spec=self.data[dataset], preset=("bcnn",), backbone=network, size=size,
+                spec=self.data[dataset], preset=("bcnn",), backbone=network, size=size, front=front,
                 weights=self.weights if tuned is None else str(tuned),
+                pooling="asymmetric" if len(split(network)) == 2 else None,
             )  # fmt: skip
             self._models.clear()
             self._models[key] = networks(config, self.dataset(dataset), report=self.report)["bcnn"]
@@ -120,6 +129,19 @@ def plain_head(pooling: str) -> HeadConfig:
     """The pooling alone, as it is stored: descriptors of all heads with this pooling can be made from it."""
     part = POOLINGS.make(pooling)
     return make_config(HeadConfig(part.stored_as or pooling, ()))  # type: ignore[arg-type]
+
+
+def whole(head: HeadConfig) -> str:
+    """The text of a whole head, under which its descriptors are stored."""
+    return WHOLE + JOINT.join((head.pooling, *head.normalize))
+
+
+def stored_head(text: str) -> HeadConfig:
+    """What is stored under a text: a pooling alone, for many heads, or the descriptors of a whole head."""
+    if not text.startswith(WHOLE):
+        return plain_head(text)
+    pooling, *normalize = text.removeprefix(WHOLE).split(JOINT)
+    return make_config(HeadConfig(pooling, tuple(normalize)))
 
 
 def num_channels(head: Head, width: int) -> int:

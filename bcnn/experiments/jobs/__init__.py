@@ -10,6 +10,7 @@ from .forward_time import ForwardTime, ForwardTimeResult
 from .frozen import Frozen, FrozenResult
 from .gradient_errors import GradientErrors, GradientErrorsResult
 from .source import Source
+from .system import System, SystemResult
 from .tuned import Tuned
 
 
@@ -45,6 +46,7 @@ def before(job: Job[Any]) -> tuple[Tuned, ...]:
 JOBS: dict[str, tuple[type[Job[Any]], type]] = {
     "frozen": (Frozen, FrozenResult),
     "tuned": (Tuned, TunedResult),
+    "system": (System, SystemResult),
     "forward_time": (ForwardTime, ForwardTimeResult),
     "gradient_errors": (GradientErrors, GradientErrorsResult),
 }

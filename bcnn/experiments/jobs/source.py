@@ -11,12 +11,14 @@ from torch import Tensor
 
 from ...data.contract import TRAIN
 from ...descriptors.extract import extract
+from ...descriptors.fitting import fit_or_read
 from ...descriptors.folder import Descriptors
-from ...models.bcnn import with_head
+from ...models.bcnn import BCNN, with_head
 from ...pooling.triangle import full_matrix
 from ...progress import Progress
+from ..plain import later, short_digest
 from ..records import Subject
-from ..workshop import Workshop, plain_head, slug_of
+from ..workshop import WHOLE, Workshop, slug_of, stored_head
 from .tuned import Tuned
 
 
@@ -31,34 +33,43 @@ class Source:
     parameters: str
     size: int
     tuned: Tuned | None = None  # the fine-tuned network whose weights it has
+    front: str | None = later(None)  # a part before the network
 
     @property
     def slug(self) -> str:
         """A folder's name."""
         name = slug_of(self.dataset, self.images, self.network, self.parameters, self.size)
+        name += "" if self.front is None else f"_{short_digest(self.front)}"
         return name if self.tuned is None else f"{name}_{self.tuned.scheme}_{self.tuned.digest}"
 
     def name_with(self, *words: str) -> str:
         """Dataset, network and size, then the words, the first of them before what the network was tuned for."""
         tuned = [f"after {self.tuned.scheme}, seed {self.tuned.seed}"] if self.tuned else []
-        return ", ".join([self.dataset, self.network, f"{self.size} px", *words[:1], *tuned, *words[1:]])
+        front = [self.front] if self.front else []
+        return ", ".join([self.dataset, *front, self.network, f"{self.size} px", *words[:1], *tuned, *words[1:]])
 
     def folder(self, shop: Workshop, pooling: str) -> Path:
-        """Where the descriptors are."""
-        return shop.out / "descriptors" / self.slug / pooling
+        """Where the descriptors of a pooling, or of a whole head, are."""
+        name = f"head-{short_digest(pooling)}" if pooling.startswith(WHOLE) else pooling
+        return shop.out / "descriptors" / self.slug / name
 
     def stored(self, shop: Workshop, pooling: str) -> Descriptors:
         """The descriptors, once they are described."""
         return Descriptors(self.folder(shop, pooling))
 
     def extract(self, shop: Workshop, poolings: Sequence[str], progress: Progress | None = None) -> None:
-        """Store pooled descriptors of every image, all poolings in one pass; what is there is not done again."""
-        weights = None if self.tuned is None else self.tuned.best(shop)
-        model = shop.network(self.dataset, self.network, self.size, tuned=weights)
-        models = {self.folder(shop, pooling): with_head(model, plain_head(pooling)) for pooling in poolings}
+        """Store descriptors of every image, all poolings and heads in one pass; what is there is not done again."""
+        models = {self.folder(shop, pooling): self.model(shop, pooling) for pooling in poolings}
         dataset, stage = shop.dataset(self.dataset), f"describing {self.slug}, images"
         done = extract(dataset, models, shop.options, progress=progress or shop.progress, stage=stage)
         shop.add_broken(self.dataset, done.broken)
+
+    def model(self, shop: Workshop, pooling: str) -> BCNN:
+        """The network under a pooling, or under a whole head; parts that need data are fitted on training images."""
+        weights = None if self.tuned is None else self.tuned.best(shop)
+        base = shop.network(self.dataset, self.network, self.size, tuned=weights, front=self.front)
+        samples, folder = shop.dataset(self.dataset).of(TRAIN), self.folder(shop, pooling)
+        return fit_or_read(with_head(base, stored_head(pooling)), samples, folder, shop.options, progress=shop.progress)
 
     def num_missing(self, shop: Workshop, poolings: Sequence[str]) -> int:
         """How many images are still to be described."""

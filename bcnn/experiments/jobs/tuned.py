@@ -122,8 +122,9 @@ class Tuned:
         run: dict[str, Any] = _tuples(json.loads(self.options))
         tuning: dict[str, Any] = _tuples(run.pop("finetune"))
         tuning |= {name: v for name, v in SCHEMES[self.scheme].get("finetune", {}).items() if name in HOW}
+        networks = ",".join(filter(None, (self.network, run.pop("partner", None))))
         return RunConfig(
-            spec=shop.data[self.dataset], backbone=self.network, weights=shop.weights, size=self.size, seed=self.seed,
+            spec=shop.data[self.dataset], backbone=networks, weights=shop.weights, size=self.size, seed=self.seed,
             finetune=FinetuneConfig(epochs=self.epochs, **tuning), device=how.device, workers=how.workers,
             batch=how.batch, strict=how.strict, descriptors=str(self.before_folder(shop)), **run,
         )  # fmt: skip
@@ -143,7 +144,24 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "identity": {"backward": "identity", "finetune": {"lr": 0.0001}},  # diverges within an epoch at 0.001
     "log": {"preset": ("o2p",), "backward": "loewner"},
     "power": {"normalize": ("matrix_power(0.3)", "signed_sqrt", "l2"), "backward": "loewner"},
-}
+    # Other systems of Table 4.
+    "cbp": {"preset": ("cbp",)},
+    "lrbp": {"preset": ("bcnn",), "normalize": ("none",), "scorer": "lrbp"},
+    "kernel": {"preset": ("kernel",)},
+    "two": {"preset": ("bcnn",), "pooling": "asymmetric", "partner": ""},
+    "stn": {"preset": ("bcnn",), "front": "stn(transformers=2, scale=0.5, start=tiling)",
+            "finetune": {"lr_scale": ("front=0.0001",)}},
+    "isqrt_cov": {"preset": ("isqrt_cov",)},
+    "democratic": {"preset": ("bcnn",), "pooling": "democratic(eps=0)"},
+}  # fmt: skip
+
+# The network that stands beside another in the B-CNN of two networks; the paper's pair is VGG-M and VGG-D.
+PARTNERS = {"vgg_m": "vgg16", "alexnet": "efficientnet_lite0", "tiny": "tiny(cut=relu2)"}
+
+
+def partner_of(network: str) -> str:
+    """The second of two networks."""
+    return PARTNERS.get(network, "alexnet")
 
 
 def tuned(subject: Subject, scheme: str) -> tuple[Tuned, ...]:
@@ -158,6 +176,8 @@ def tuned(subject: Subject, scheme: str) -> tuple[Tuned, ...]:
 def _options(subject: Subject, scheme: str) -> str:
     """Every number that the result depends on: a recipe that changes one day is another job then."""
     run = dict(SCHEMES[scheme])
+    if "partner" in run:
+        run["partner"] = partner_of(subject.network)
     given = {"freeze_until": subject.freeze_until, **run.pop("finetune", {})}
     tuning = asdict(FinetuneConfig(**with_recipe(subject.recipe, given)))
     run |= {"rescale": subject.rescale, "finetune": {n: v for n, v in tuning.items() if n not in (*HOW, "epochs")}}
