@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .jobs.boosted import Boosted
 from .jobs.source import source_of
 from .jobs.system import System, system
 from .jobs.tuned import partner_of
@@ -26,6 +27,7 @@ class Row:
         front: a part before the network.
         two: whether a second network stands beside the first (`partner_of`).
         boxes: whether it takes boxes, which not all datasets have.
+        rounds: of boosting, in the place of SVMs; 0 for none.
     """
 
     preset: str
@@ -35,13 +37,15 @@ class Row:
     front: str | None = None
     two: bool = False
     boxes: bool = False
+    rounds: int = 0
 
-    def job(self, subject: Subject) -> System:
+    def job(self, subject: Subject) -> System | Boosted:
         """What measures it."""
         source = replace(source_of(subject), front=self.front)
         if self.two:
             source = replace(source, network=f"{subject.network},{partner_of(subject.network)}")
-        return system(source, self.preset, scorer=self.scorer, rescale=subject.rescale, **self.options)
+        own = system(source, self.preset, scorer=self.scorer, rescale=subject.rescale, **self.options)
+        return Boosted(source, own.head, self.preset, self.rounds, rescale=subject.rescale) if self.rounds else own
 
 
 _ROOT_L2 = ("signed_sqrt", "l2")
@@ -58,6 +62,7 @@ SYSTEMS: dict[str, Row] = {
     "lrbp": Row("bcnn", {"normalize": ()}, "LRBP", scorer="lrbp"),
     "lrbp, square root": Row("improved_bcnn", {"normalize": ("matrix_sqrt", "l2")}, scorer="lrbp"),
     "kernel": Row("kernel", printed="KP"),
+    "bcnn, boosted": Row("bcnn", printed="BoostCNN", rounds=50),
     "two networks": Row("bcnn", {"pooling": "asymmetric"}, two=True),
     "two networks, singular_power": Row(
         "bcnn", {"pooling": "asymmetric", "normalize": ("singular_power", *_ROOT_L2)}, two=True

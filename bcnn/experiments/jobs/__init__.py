@@ -6,6 +6,7 @@ from ..gauge import Gauge
 from ..records import Outcome, R_co
 from ..run_folder import TunedResult
 from ..workshop import Workshop
+from .boosted import Boosted
 from .forward_time import ForwardTime, ForwardTimeResult
 from .frozen import Frozen, FrozenResult
 from .gradient_errors import GradientErrors, GradientErrorsResult
@@ -47,6 +48,7 @@ JOBS: dict[str, tuple[type[Job[Any]], type]] = {
     "frozen": (Frozen, FrozenResult),
     "tuned": (Tuned, TunedResult),
     "system": (System, SystemResult),
+    "boosted": (Boosted, SystemResult),
     "forward_time": (ForwardTime, ForwardTimeResult),
     "gradient_errors": (GradientErrors, GradientErrorsResult),
 }
