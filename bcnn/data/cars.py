@@ -5,6 +5,8 @@ Paper: Sec. 3.1, "Cars"; the official split.
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,10 +15,11 @@ from .contract import TEST, TRAIN, Box, Dataset, Sample, cut_by_boxes, shown
 from .lists import check_folder, find_root, inside, malformed
 
 LAYOUT = (
-    "devkit/cars_meta.mat, devkit/cars_train_annos.mat, devkit/cars_test_annos_withlabels.mat, cars_train/, cars_test/"
-    "; or cars_annos.mat, car_ims/"
+    "devkit/cars_meta.mat, devkit/cars_train_annos.mat, devkit/cars_test_annos_withlabels.mat (or anno_test.csv), "
+    "cars_train/, cars_test/; or cars_annos.mat, car_ims/"
 )
 WITH_LABELS = "cars_test_annos_withlabels.mat"
+TABLE = "anno_test.csv"  # file, box (left, top, right, bottom), class; no header
 
 
 def cars(path: Path, box: str = "none") -> Dataset:
@@ -52,21 +55,36 @@ def _devkit(root: Path) -> Dataset:
     for split, file in annotated:
         folder = f"cars_{split}"
         check_folder("cars", root / folder, LAYOUT)
-        for number, row in _rows(file, _read(file, "annotations"), "fname", "class"):
-            name = f"{folder}/{PurePosixPath(inside(file, number, str(row['fname']))).name}"
-            label = _label(file, number, row["class"], classes)
-            samples.append(Sample(name, label, split, root / name, _box(row)))
+        for number, fname, class_number, box in _annotated(file):
+            name = f"{folder}/{PurePosixPath(inside(file, number, fname)).name}"
+            label = _label(file, number, class_number, classes)
+            samples.append(Sample(name, label, split, root / name, box))
     return Dataset("cars", classes, tuple(samples))
 
 
+def _annotated(file: Path) -> Iterator[tuple[int, str, Any, Box | None]]:
+    """Number, file name, class and box of every image, of a .mat file or of a table."""
+    if file.suffix != ".csv":
+        for number, row in _rows(file, _read(file, "annotations"), "fname", "class"):
+            yield number, str(row["fname"]), row["class"], _box(row)
+        return
+    with file.open(newline="", encoding="utf-8") as lines:
+        for number, line in enumerate(csv.reader(lines), start=1):
+            try:
+                name, left, top, right, bottom, class_number = line
+                yield number, name, int(class_number), _from_one(float(left), float(top), float(right), float(bottom))
+            except ValueError:
+                raise malformed(file, number, "file, left, top, right, bottom, class", ",".join(line)) from None
+
+
 def _test_labels(root: Path) -> Path:
-    for file in (root / "devkit" / WITH_LABELS, root / WITH_LABELS):
+    for file in (folder / name for name in (WITH_LABELS, TABLE) for folder in (root / "devkit", root)):
         if file.is_file():
             return file
     got = "cars_test_annos.mat, which has no classes" if (root / "devkit" / "cars_test_annos.mat").is_file() else "none"
     raise FileNotFoundError(
-        f"cars: expected {WITH_LABELS} in {shown(str(root))} or its devkit/, got {got}; that file is a download of its "
-        "own beside the development kit: put it there."
+        f"cars: expected {WITH_LABELS} or {TABLE} in {shown(str(root))} or its devkit/, got {got}; the former is a "
+        "download of its own beside the development kit: put it there."
     )
 
 
@@ -98,10 +116,13 @@ def _rows(path: Path, content: dict[str, Any], *fields: str) -> list[tuple[int, 
 
 
 def _box(row: Any) -> Box | None:
-    """Pixels are counted from 1 in the files, the last one is inside."""
     if not {"bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2"} <= set(row.dtype.names):
         return None
-    left, top, right, bottom = (float(row[f"bbox_{name}"]) for name in ("x1", "y1", "x2", "y2"))
+    return _from_one(*(float(row[f"bbox_{name}"]) for name in ("x1", "y1", "x2", "y2")))
+
+
+def _from_one(left: float, top: float, right: float, bottom: float) -> Box:
+    """Pixels are counted from 1 in the files, the last one is inside."""
     return left - 1, top - 1, right, bottom
 
 

@@ -57,6 +57,23 @@ def test_the_layout_of_the_development_kit(devkit, labels):
     assert dataset.samples[-1].open().size == (48, 36)
 
 
+@pytest.mark.parametrize("folder", ["devkit", "."])
+def test_labels_of_the_test_split_may_be_a_table(devkit, folder):
+    before = load_dataset(f"cars:{devkit}")
+    (devkit / "devkit" / "cars_test_annos_withlabels.mat").unlink()
+    lines = [f"0000{i}.jpg,1,2,300,200,{number}\n" for i, number in ((1, 1), (2, 1), (3, 2))]
+    (devkit / folder / "anno_test.csv").write_text("".join(lines))
+    assert load_dataset(f"cars:{devkit}") == before  # boxes too
+
+
+@pytest.mark.parametrize("line", ["00001.jpg,1,2,300,200", "00001.jpg,1,2,300,200,one", "00001.jpg,1,2,300,200,9"])
+def test_a_table_that_is_malformed_is_told_with_its_line(devkit, line):
+    (devkit / "devkit" / "cars_test_annos_withlabels.mat").unlink()
+    (devkit / "anno_test.csv").write_text(f"00001.jpg,1,2,300,200,1\n{line}\n")
+    with pytest.raises(ValueError, match=r"anno_test\.csv.* 2"):
+        load_dataset(f"cars:{devkit}")
+
+
 def test_a_test_split_without_labels_is_an_error_with_a_remedy(devkit):
     (devkit / "devkit" / "cars_test_annos_withlabels.mat").unlink()
     with pytest.raises(FileNotFoundError, match=r"got cars_test_annos\.mat, which has no classes; .*put it there"):
