@@ -13,6 +13,8 @@ from bcnn.experiments.records import Subject
 from bcnn.experiments.systems import SYSTEMS, rows_of
 from bcnn.experiments.table4_prior_work import EXPERIMENT, TUNED, cells, preset
 from bcnn.experiments.tables import measured
+from bcnn.models.build import build_model
+from bcnn.models.weights import WEIGHTS
 from bcnn.pooling.head import PAPERS, PRESETS
 from bcnn.report.document import Picture
 from tests.experiments.lab import make_shop, make_subject, measure
@@ -131,3 +133,12 @@ def test_what_is_described_is_not_described_again(tmp_path):
     results, failures = measure(shop, subject, ("table1_normalization",))
     assert not failures
     assert job not in results
+
+
+@pytest.mark.parametrize("network", ["alexnet", "vgg16", "vgg_m", "resnet50", "tiny"])
+def test_both_networks_can_be_given_the_same_image(network):
+    pair = [network, partner_of(network)]
+    model = build_model("bcnn", backbone=pair, pooling="asymmetric", weights=None, size=64)
+    assert len(model.branches) == 2
+    filters = {own.preprocessing.interpolation for own in WEIGHTS.values() if own.backbone in pair}
+    assert len(filters) <= 1

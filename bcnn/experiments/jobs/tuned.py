@@ -156,7 +156,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 # The network that stands beside another in the B-CNN of two networks; the paper's pair is VGG-M and VGG-D.
-PARTNERS = {"vgg_m": "vgg16", "alexnet": "efficientnet_lite0", "tiny": "tiny(cut=relu2)"}
+PARTNERS = {"vgg_m": "vgg16", "alexnet": "mobilenet_v2", "tiny": "tiny(cut=relu2)"}
 
 
 def partner_of(network: str) -> str:
