@@ -236,3 +236,17 @@ def test_a_part_in_another_spelling_is_the_same_run():
     assert from_plain(to_plain(none)).head("improved_bcnn").normalize == ()
     with pytest.raises(ValueError, match="unknown normalization 'foo'"):
         RunConfig("textures", normalize=("foo",))
+
+
+def test_everything_that_makes_a_head_can_be_said_on_the_command_line():
+    from bcnn.pooling.head import HeadConfig
+
+    layout = {"layout"}  # of the features, which the network decides
+    assert set(HeadConfig.__dataclass_fields__) - layout <= set(declared_by(RunConfig))
+
+
+def test_rows_of_comparisons_are_not_named_by_how_the_work_is_done():
+    from bcnn.finetune.config import HOW as FINETUNE_HOW
+    from bcnn.report.finetune import _UNNAMED
+
+    assert {*HOW, *FINETUNE_HOW} - {"out"} <= _UNNAMED

@@ -105,7 +105,7 @@ class Step(Settings):
 
     backbone: str = setting("alexnet", "The network.", quick="tiny")
     size: int = setting(448, "Side of the images in pixels.", quick=64)
-    batch: int = setting(8, "Images per step.", quick=4)
+    batch_size: int = setting(8, "Images per step.", quick=4)
     num_classes: int = setting(200, "Classes to tell apart.", quick=10, flag="--classes")
     rounds: int = setting(5, "Timed rounds; one step with every head per round.", quick=2)
     weights: str | None = setting(

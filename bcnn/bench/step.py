@@ -120,7 +120,7 @@ def run(settings: Step, progress: Progress = silent) -> list[dict[str, Any]]:
         group = _title(training.models[BARE], settings)
         done, total = count(1), (settings.rounds + 1) * (len(HEADS) + 1)
         rounds = [_round(training, lambda: progress("steps", next(done), total)) for _ in range(settings.rounds + 1)]
-    return [_record(group, case, rounds[1:], settings.batch) for case in HEADS]
+    return [_record(group, case, rounds[1:], settings.batch_size) for case in HEADS]
 
 
 def _set_up(settings: Step, folder: Path) -> _Training:
@@ -130,9 +130,9 @@ def _set_up(settings: Step, folder: Path) -> _Training:
     )  # fmt: skip
     optimizer = make_optimizer(model, FinetuneConfig())
     set_learning_rate(optimizer, 0.0)
-    options = ExtractOptions(batch=settings.batch)
+    options = ExtractOptions(batch=settings.batch_size)
     source = Pixels(_photographs(folder), model.preprocessing, options, memory_gb=0.0)
-    labels = torch.randint(settings.num_classes, (settings.batch,), generator=torch.Generator().manual_seed(0))
+    labels = torch.randint(settings.num_classes, (settings.batch_size,), generator=torch.Generator().manual_seed(0))
     return _Training(models_of(model), optimizer, source, labels)
 
 
@@ -150,8 +150,8 @@ def _title(model: BCNN, settings: Step) -> str:
     with torch.no_grad():
         _, d, height, width = model.maps(torch.zeros(1, 3, settings.size, settings.size))[0].shape
     return (
-        f"a step of {settings.batch} images, {settings.backbone} at {settings.size} px, d={d}, n={height * width}, "
-        f"{settings.num_classes} classes, weights {settings.weights or 'random'}"
+        f"a step of {settings.batch_size} images, {settings.backbone} at {settings.size} px, "
+        f"d={d}, n={height * width}, {settings.num_classes} classes, weights {settings.weights or 'random'}"
     )
 
 

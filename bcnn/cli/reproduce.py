@@ -42,7 +42,7 @@ SHARED = {
     own.name: replace(own, needs=None)  # artifacts decide whether there is fine-tuning
     for own in (RUN["weights"], SIZE, RESCALE, RECIPE, EPOCHS, TUNING["freeze_until"])
 }
-HOW = pick(RunConfig, "batch", "workers", "strict", "device")
+HOW = pick(RunConfig, "batch", "workers", "strict", "device", "engine")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Own:
     )
     ridge: str = option(
         "ours", choices=Names("experiments.records", "RIDGES"),
-        help="The paper's is 1e-6 of the largest eigenvalue (its epsilon = 1), with its exact signed square root.",
+        help="The ridge: ours, or the paper's, 1e-6 of the largest eigenvalue, with its exact signed square root. "
+        "absolute is its epsilon = 1 to the letter, for weights and pixels like the paper's.",
     )  # fmt: skip
     finetune: bool = option(True, help="Fine-tune where an artifact wants it: hours to days without a GPU.")
     reuse: tuple[str, ...] = option(

@@ -12,7 +12,7 @@ from ..finetune.recipes import RECIPES
 from .plain import later
 
 R_co = TypeVar("R_co", covariant=True)
-RIDGES = ("ours", "paper")
+RIDGES = ("ours", "paper", "absolute")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Subject:
     device: str = "cpu"  # for times
     threads: int = 1
     rescale: str = "none"  # of the SVMs, a name of `classify.rescale.RESCALES`
-    ridge: str = "ours"  # or "paper": its ridge and its exact signed square root
+    ridge: str = "ours"  # of `RIDGES`; the others have the exact signed square root of the paper, too
     recipe: str = "ours"  # of fine-tuning, a name of `finetune.recipes.RECIPES`
     freeze_until: str | None = None  # layers that are not fine-tuned
     boxes: bool = later(False)  # whether training images have boxes around what they show

@@ -108,7 +108,8 @@ def title_of(results: Results, subject: Subject, size: int, *, tuned: bool = Fal
 
 def protocol_of(subject: Subject) -> str:
     """What of the paper's own is taken instead of ours."""
-    said = ", the paper's ridge and signed square root" if subject.ridge == "paper" else ""
+    whose = {"ours": "", "paper": ", the paper's ridge", "absolute": ", a ridge of 1"}[subject.ridge]
+    said = f"{whose} and signed square root" if whose else ""
     return said + (f", SVMs rescaled by {subject.rescale}" if subject.rescale != "none" else "")
 
 

@@ -143,7 +143,7 @@ class BCNN(nn.Module):
                 f"{(bare and self.config.head.normalize) or self.config.front}; "
                 f"{'pass normalize=()' if bare else 'leave the front out'}."
             )
-        return self.head.pooling.shape(*map(Maps, self.channels))
+        return self.head.matrix_shape(*map(Maps, self.channels))
 
     @property
     def num_crops(self) -> int:

@@ -51,7 +51,7 @@ def build_model(  # noqa: PLR0913 - the front door: every option under its own n
     Paper: Sec. 2.1 and 3.2.
 
     Args:
-        preset: "average", "bcnn", "improved_bcnn" or "o2p" (`PRESETS`).
+        preset: a name of `PRESETS`, such as "bcnn" or "improved_bcnn", or a `HeadConfig`.
         backbone: a name of `BACKBONES`, or "timm/<model>" with ``pip install bcnn[timm]``; a list of several for a
             pooling that takes as many. Each may say more for itself than the options below say for all:
             "vgg16(cut=relu4_3, proj_dim=64)".

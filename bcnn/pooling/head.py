@@ -164,6 +164,13 @@ class Head(nn.Module):
             shape = self._after(i, self._flat(shape) if i == self._flat_from else shape)
         return self._flat(shape)
 
+    def matrix_shape(self, *inputs: Shape) -> Shape:
+        """What `matrix` gives for features of these shapes, to a scorer that takes matrices."""
+        shape = self.pooling.shape(*inputs)
+        for i in range(len(self.normalizations)):
+            shape = self._after(i, shape)
+        return shape
+
     def length(self, *channels: int) -> int:
         """Of a descriptor, given the channels of the features."""
         return self.shape(*map(Maps, channels)).length

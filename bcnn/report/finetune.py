@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Where, and how, not what; a row's name leaves them out.
 _UNNAMED = frozenset(
     {
-        "spec", "seed", "descriptors", "preset", "batch", "workers", "device", "strict", "devices", "nodes",
+        "spec", "seed", "descriptors", "preset", "batch", "workers", "device", "engine", "strict", "devices", "nodes",
         "memory_gb", "on_nonfinite", "checkpoint_minutes", "checkpoint_activations", "cache_frozen",
     }
 )  # fmt: skip

@@ -86,6 +86,10 @@ class RunConfig:
         show_default="the preset's",
         help="A normalization, such as 'matrix_power(0.3)'. Repeat the option for the next one; none for none at all.",
     )
+    triangle: bool = _network(
+        True,
+        help="Keep the upper triangle of a symmetric matrix alone: half of its numbers, and the same classifier.",
+    )
     forward: str | None = _network(
         None,
         choices=Names("matfun.forward", "FORWARDS", more=("auto",)),
@@ -267,7 +271,8 @@ class RunConfig:
 
         methods = self.methods if self._has_matrix_function(preset) else {}
         ridge = {"eps": self.eps, "eps_scale": self.eps_scale} if self._takes_ridge(preset) else {}
-        return make_config(preset, pooling=self.pooling, normalize=self.normalizations, **ridge, **methods)
+        given = {"pooling": self.pooling, "normalize": self.normalizations, "triangle": self.triangle}
+        return make_config(preset, **given, **ridge, **methods)
 
     @property
     def extraction(self) -> ExtractOptions:

@@ -8,7 +8,7 @@ import torch
 
 from ..data.contract import Dataset
 from ..descriptors.extract import for_dataset
-from ..models.bcnn import BCNN, with_head
+from ..models.bcnn import BCNN, with_head, with_scorer
 from ..models.build import build_model
 from ..parts.text import split
 from .config import RunConfig
@@ -32,6 +32,9 @@ def networks(config: RunConfig, dataset: Dataset, **report: Any) -> dict[str, BC
 
     def of(preset: str) -> BCNN:
         torch.manual_seed(config.seed)  # of its own parts, whatever presets stand beside it
-        return with_head(base, config.head(preset))
+        model = with_head(base, config.head(preset))
+        if config.scorer != "linear":
+            with_scorer(model, 2)  # one that does not fit is refused now, not after all images are described
+        return model
 
     return {preset: of(preset) for preset in config.preset}

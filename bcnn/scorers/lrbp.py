@@ -108,7 +108,7 @@ class LowRankScorer(Scorer):
             raise ValueError(f"lrbp: expected `rank` to be an even number >= 2, got {rank!r}; the authors' is 8.")
         if projection not in PROJECTIONS:
             raise unknown_name("lrbp", "projection", projection, PROJECTIONS)
-        channels = expect("lrbp", Spd, inputs[0], "it needs bilinear pooling").dim
+        channels = expect("lrbp", Spd, inputs[0], "it needs bilinear pooling, and no sketch after it").dim
         self.num_classes, self.projection = num_classes, projection
         m = min(dim, channels)
         self.P = nn.Parameter(torch.linalg.qr(torch.randn(channels, m))[0], requires_grad=bool(learn_projection))

@@ -23,7 +23,7 @@ SMALL = choose(Step, quick=True, size=32)
 @pytest.fixture(scope="module")
 def rows():
     heard = []
-    settings = choose(Step, quick=True, size=32, batch=2, num_classes=3)
+    settings = choose(Step, quick=True, size=32, batch_size=2, num_classes=3)
     found = measure.run(settings, lambda *event: heard.append(event))
     assert heard == [("steps", i + 1, len(heard)) for i in range(len(heard))]
     return found
@@ -89,7 +89,7 @@ def test_medians_and_differences_are_taken_round_by_round():
         return {"wait": 1.0, "network": 6.0, "head": head, "classifier": 2.0, "update": 1.0}
 
     rounds = [measure._Round(3.0, {BARE: laps(a), "improved_bcnn": laps(b)}) for a, b in [(2, 4), (90, 100), (2, 8)]]
-    row = measure._record("group", "improved_bcnn", rounds, batch=2)
+    row = measure._record("group", "improved_bcnn", rounds, batch_size=2)
     assert (row["pooling_ms"], row["matrix_ms"], row["network_ms"]) == (1, 3, 3)  # medians of 2, 90, 2 and of 2, 10, 6
     assert row["step_ms"] == 9
     assert row["share"] == pytest.approx(1 / 3)
@@ -104,7 +104,7 @@ def test_photographs_are_files_of_the_usual_size(tmp_path):
 
 
 def test_the_command_writes_what_it_prints(tmp_path):
-    options = ["--backbone", "tiny", "--size", "32", "--batch", "2", "--classes", "3", "--rounds", "1"]
+    options = ["--backbone", "tiny", "--size", "32", "--batch-size", "2", "--classes", "3", "--rounds", "1"]
     result = CliRunner().invoke(app, ["bench", "step", *options, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     (path,) = tmp_path.glob("step_*.csv")

@@ -8,8 +8,11 @@ import bcnn
 from bcnn.linalg.operand import Factored
 from bcnn.matfun.factored import factored_sqrt
 from bcnn.parts.shapes import Spd, Vector
+from bcnn.runs.config import RunConfig
+from bcnn.runs.train import train as run
 from bcnn.scorers import SCORERS
 from bcnn.scorers.lrbp import leading_directions, low_rank_scores
+from tests.descriptors.images import picture_folder
 from tests.seams.walk import SHORT, predict, train
 
 
@@ -116,17 +119,17 @@ def test_pca_and_codecomposition_are_the_best_projections():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="lrbp: expected `rank` to be an even number >= 2, got 3"):
+    with pytest.raises(ValueError, match=r"lrbp: expected `rank` to be an even number >= 2, got 3"):
         scorer(text="lrbp(rank=3)")
-    with pytest.raises(ValueError, match="lrbp: expected `dim` to be a whole number >= 1, got 0"):
+    with pytest.raises(ValueError, match=r"lrbp: expected `dim` to be a whole number >= 1, got 0"):
         scorer(text="lrbp(dim=0)")
     with pytest.raises(ValueError, match="lrbp: unknown projection 'pcs'; did you mean 'pca'"):
         scorer(text="lrbp(projection=pcs)")
     with pytest.raises(ValueError, match=r"lrbp: expected a symmetric .* got a vector of 7 numbers"):
         SCORERS.make("lrbp", inputs=(Vector(7),), num_classes=3)
-    with pytest.raises(ValueError, match="lrbp: expected 6 x 6 matrices or their triangles, got 20 numbers"):
+    with pytest.raises(ValueError, match=r"lrbp: expected 6 x 6 matrices or their triangles, got 20 numbers"):
         scorer().start_from(torch.zeros(3, 20), torch.zeros(3))
-    with pytest.raises(ValueError, match="lrbp: expected training descriptors"):
+    with pytest.raises(ValueError, match=r"lrbp: expected training descriptors"):
         scorer().look_at([])
 
 
@@ -188,3 +191,18 @@ def test_trained_saved_loaded_predicted(pictures, tmp_path, more):
     assert 0 < float(model.scorer.scale) < 1  # it has looked at descriptors
     assert metrics["descriptor_length"] == 528
     predict(pictures, tmp_path / "run")
+
+
+def test_a_sketch_before_it_is_refused_before_images_are_described(tmp_path):
+    picture_folder(tmp_path / "pictures", classes=2, train=2, test=1)
+    config = RunConfig(
+        spec=f"folder:{tmp_path / 'pictures'}",
+        preset=("cbp_sqrt",),
+        backbone="tiny",
+        weights=None,
+        size=32,
+        scorer="lrbp",
+    )
+    with pytest.raises(ValueError, match=r"lrbp: expected .* got a vector of 8192 numbers"):
+        run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -59,7 +59,7 @@ class Boosted:
             spec=shop.data[self.source.dataset], preset=(self.preset,), backbone=self.source.network,
             weights=shop.weights, size=self.source.size, boost=self.rounds, shrinkage=self.shrinkage,
             rescale=self.rescale, descriptors=str(self.source.folder(shop, self.head)), device=how.device,
-            workers=how.workers, batch=how.batch, strict=how.strict,
+            workers=how.workers, batch=how.batch, strict=how.strict, engine=how.engine,
         )  # fmt: skip
         boost(config, self.folder(shop), progress=shop.progress)
         run = read(self.folder(shop) / METRICS)

@@ -21,13 +21,13 @@ from ...data.contract import TEST, TRAIN
 from ...descriptors.folder import DescriptorRows
 from ...files import amount
 from ...pooling import POOLINGS
-from ...pooling.head import PAPERS_EPS, Head, HeadConfig, make_config, options_of, with_options
+from ...pooling.head import Head, HeadConfig, make_config, options_of, with_options
 from ..gauge import Gauge
 from ..plain import later
 from ..records import Outcome, Subject
 from ..workshop import Workshop, describe_stored, num_channels
 from .source import Source, source_of
-from .tuned import papers_own
+from .tuned import RIDGE_OF, papers_own
 
 SCRATCH = ".descriptors-"
 
@@ -117,7 +117,10 @@ def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: st
     ours = Frozen(source_of(subject), normalize, eps, pooling, rescale=subject.rescale)
     if subject.ridge == "ours":
         return ours
-    return replace(ours, normalize=papers_own(normalize), eps=PAPERS_EPS if eps else 0.0, eps_scale="largest")
+    theirs = RIDGE_OF[subject.ridge]
+    return replace(
+        ours, normalize=papers_own(normalize), eps=theirs["eps"] if eps else 0.0, eps_scale=theirs["eps_scale"]
+    )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from ..records import Outcome
 from ..workshop import Workshop
 from .source import Source
 
+SCALES = {"trace": "trace", "top": "largest"}  # regimes of real matrices, and what `bcnn.Head` calls their ridge
 _COST = 12.0  # of a method with its share of the exact solution, in eigendecompositions; as measured
 
 
@@ -70,6 +71,6 @@ class GradientErrors:
     def _matrices(self, shop: Workshop) -> Tensor:
         if self.source is not None:
             assert self.eps is not None
-            return self.source.matrices(shop, eps=self.eps, count=self.batch, scale=self.regime)
+            return self.source.matrices(shop, eps=self.eps, count=self.batch, scale=SCALES[self.regime])
         assert self.dim is not None
         return REGIMES[self.regime](self.batch, self.dim, torch.Generator().manual_seed(self.seed))

@@ -14,6 +14,7 @@ from ...descriptors.extract import extract
 from ...descriptors.fitting import fit_or_read
 from ...descriptors.folder import Descriptors
 from ...models.bcnn import BCNN, with_head
+from ...pooling.bilinear import BilinearPool
 from ...pooling.triangle import full_matrix
 from ...progress import Progress
 from ..plain import later, short_digest
@@ -83,17 +84,14 @@ class Source:
     def matrices(self, shop: Workshop, *, eps: float, count: int, scale: str = "trace") -> Tensor:
         """A of at most `count` training images, evenly spread over the list, in float32, shape (count, d, d).
 
-        The ridge is `eps` times the trace, as in `bcnn.Head`, or, for the scale "top", times the largest eigenvalue, of
-        which the paper's is 10^-6.
+        The ridge is that of `bcnn.Head`, in units of `scale`.
         """
         rows = self.stored(shop, "bilinear").matrix(TRAIN)
         count = min(count, len(rows.rows))
         wanted = {rows.num_views * (i * len(rows.rows) // count) for i in range(count)}
         every = enumerate(row for part in rows.parts() for row in part)
         A = full_matrix(torch.stack([row for i, row in every if i in wanted]))
-        size = A.diagonal(dim1=-2, dim2=-1).sum(-1) if scale == "trace" else torch.linalg.eigvalsh(A.double())[..., -1]
-        A.diagonal(dim1=-2, dim2=-1).add_((eps * size).to(A.dtype)[:, None])
-        return A
+        return BilinearPool(eps, scale).complete(A)
 
 
 def source_of(subject: Subject) -> Source:

@@ -28,6 +28,10 @@ from ..run_folder import TunedResult, tuned_result
 from ..workshop import Workshop, slug_of
 
 EXACT_ROOT = "signed_sqrt(delta=0)"
+RIDGE_OF: dict[str, dict[str, Any]] = {  # what is not ours, as `bcnn.Head` takes it
+    "paper": {"eps": PAPERS_EPS, "eps_scale": "largest"},
+    "absolute": {"eps": 1.0, "eps_scale": "absolute"},  # to the letter; for features like the paper's
+}
 BACKWARD_COST = 2.2  # of a training step besides the forward pass, in forward passes: a rough guess
 
 
@@ -126,7 +130,7 @@ class Tuned:
         return RunConfig(
             spec=shop.data[self.dataset], backbone=networks, weights=shop.weights, size=self.size, seed=self.seed,
             finetune=FinetuneConfig(epochs=self.epochs, **tuning), device=how.device, workers=how.workers,
-            batch=how.batch, strict=how.strict, descriptors=str(self.before_folder(shop)), **run,
+            batch=how.batch, strict=how.strict, engine=how.engine, descriptors=str(self.before_folder(shop)), **run,
         )  # fmt: skip
 
 
@@ -181,17 +185,19 @@ def _options(subject: Subject, scheme: str) -> str:
     given = {"freeze_until": subject.freeze_until, **run.pop("finetune", {})}
     tuning = asdict(FinetuneConfig(**with_recipe(subject.recipe, given)))
     run |= {"rescale": subject.rescale, "finetune": {n: v for n, v in tuning.items() if n not in (*HOW, "epochs")}}
-    if subject.ridge == "paper":
+    if subject.ridge != "ours":
         preset = PRESETS[run.get("preset", ("improved_bcnn",))[0]]
         run["normalize"] = papers_own(run.get("normalize", preset.normalize))
         if ridge_in_head(preset):
-            run |= {"eps": PAPERS_EPS, "eps_scale": "largest"}
+            run |= RIDGE_OF[subject.ridge]
     return json.dumps(run, sort_keys=True)
 
 
 def ridge_in(options: Mapping[str, Any]) -> str:
     """Whose ridge and signed square root it is, of `Subject.ridge`."""
-    return "paper" if EXACT_ROOT in options.get("normalize", ()) else "ours"
+    if EXACT_ROOT not in options.get("normalize", ()):
+        return "ours"
+    return "absolute" if options.get("eps_scale") == "absolute" else "paper"
 
 
 def _tuples(content: dict[str, Any]) -> dict[str, Any]:
