@@ -89,7 +89,7 @@ def test_medians_and_differences_are_taken_round_by_round():
         return {"wait": 1.0, "network": 6.0, "head": head, "classifier": 2.0, "update": 1.0}
 
     rounds = [measure._Round(3.0, {BARE: laps(a), "improved_bcnn": laps(b)}) for a, b in [(2, 4), (90, 100), (2, 8)]]
-    row = measure._record("group", "improved_bcnn", rounds, batch_size=2)
+    row = measure._record("group", "improved_bcnn", rounds, batch=2)
     assert (row["pooling_ms"], row["matrix_ms"], row["network_ms"]) == (1, 3, 3)  # medians of 2, 90, 2 and of 2, 10, 6
     assert row["step_ms"] == 9
     assert row["share"] == pytest.approx(1 / 3)
