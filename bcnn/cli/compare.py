@@ -22,6 +22,8 @@ def compare(
     """Fine-tuned runs side by side, before and after; those that differ only in the seed are one row."""
     from ..report import finetune as report
 
+    if out is not None:
+        report.LAYOUT.check_place(out / "comparison")
     found = dict(_metrics(runs))
     metrics = list(found.values())
     records = report.write(metrics, out) if out is not None else report.records_of(metrics)

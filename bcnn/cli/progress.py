@@ -28,7 +28,7 @@ def is_verbose() -> bool:
     return _chosen["verbose"]
 
 
-def _lines(*, every_stage: bool) -> Progress:
+def _lines(*, every_stage: bool, ends: bool) -> Progress:
     """Progress in lines, one a minute, and one where images are done; or when any stage begins and ends."""
     told: dict[str, float] = {}
     last = time.monotonic()
@@ -39,7 +39,7 @@ def _lines(*, every_stage: bool) -> Progress:
         if every_stage:
             is_due = stage not in told or done == total or now - told[stage] >= LINE_S
         else:
-            is_due = now - last >= LINE_S or (done == total > 0 and "image" in stage)
+            is_due = now - last >= LINE_S or (ends and done == total > 0 and "image" in stage)
         if is_due:
             told[stage] = last = now
             counted = f"{done} of {total}" if total else f"{done}"
@@ -67,7 +67,7 @@ def progress_bars(
         transient: whether the bars vanish at the end.
     """
     if show and (is_verbose() or not (_chosen["quiet"] or _in_terminal())):
-        yield _lines(every_stage=is_verbose())
+        yield _lines(every_stage=is_verbose(), ends=not transient)
         return
     from rich import progress as rich
     from rich.console import Console

@@ -135,8 +135,7 @@ class Layout:
         return figures.bar_figure(panels)
 
     def write(self, records: Sequence[dict[str, Any]], stem: Path) -> None:
-        """The records as `stem`.csv, their tables as .md, their plot as .png; files of others are left alone."""
-        self.check_place(stem)
+        """The records as `stem`.csv, their tables as .md, their plot as .png; see `check_place` for files of others."""
         write_csv(stem.with_name(f"{stem.name}.csv"), records)
         with written_whole(stem.with_name(f"{stem.name}.md")) as temporary:
             temporary.write_text(self.markdown(records))

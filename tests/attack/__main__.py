@@ -43,16 +43,18 @@ def calm(arena: Arena) -> kills.Undisturbed:
 
 HEAD = """# Under attack
 
-`make attack` treats the command as badly as it can, for at most 15 minutes, and counts what becomes of it. It is no part of `make test`.
-This is what it last found; the file is written by it.
+`make attack` treats the command as badly as it can, for at most 15 minutes, and counts what becomes of it. It is no
+part of `make test`. This is what it last found; the file is written by it.
 
 - **tried**: commands, or images of a dataset.
 - **refused**: the command ends with a reason in one line; an image is named with a reason and left out.
 - **succeeded**: it does what was asked.
 - **stopped**: it was killed or told to stop, and ended by that.
-- **tracebacks**: of Python, crashes, and whatever is not said in words. **hangs**: more than a minute for work of seconds.
-- **changed**: other results than a command that was left in peace, half-written files left behind, or files of others touched. After
-  every kill, signal and full disk the same command is given again, and its results are compared bit by bit.
+- **tracebacks**: of Python, crashes, and whatever is not said in words. **hangs**: more than a minute for work of
+  seconds.
+- **changed**: other results than a command that was left in peace, half-written files left behind, or files of others
+  touched. After every kill, signal and full disk the same command is given again, and its results are compared
+  bit by bit.
 
 Forged files, whose checksum was left out on purpose, may say whatever can be believed; a damaged one may not.
 """
@@ -66,8 +68,8 @@ def table(arena: Arena, seconds: float, seed: int) -> str:
     sums = [str(sum(tally.counts[kind] for tally in arena.tallies.values())) for kind in KINDS]
     rows.append(f"| **all** | {' | '.join(sums)} |")
     notes = [f"- {row}: {tally.note}." for row, tally in arena.tallies.items() if tally.note]
-    facts = f"Seed {seed}, {timedelta(seconds=round(seconds))} on {os.cpu_count()} cores of {platform.machine()}, {platform.system()}, "
-    facts += f"Python {platform.python_version()}, torch {torch.__version__}."
+    facts = f"Seed {seed}, {timedelta(seconds=round(seconds))} on {os.cpu_count()} cores, {platform.machine()}, "
+    facts += f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}."
     return "\n".join([HEAD, *rows, "", *notes, *([""] if notes else []), facts, ""])
 
 

@@ -152,7 +152,7 @@ class Arena:
         place.mkdir()
         lines = [json.dumps([list(map(str, case.words)), str(case.cwd)]) for case in cases]
         (place / "todo").write_text("\n".join(lines))
-        process = self.start(before=partial(_work_off, place))
+        process = self.start(before=partial(_work_off, place, self.deadline))
         done = place / "done"
         seen, moved = 0, time.monotonic()
         while process.poll() is None and time.monotonic() - moved < LIMIT_S:
@@ -166,8 +166,8 @@ class Arena:
         ended_so = process.wait()
         texts = done.read_text().splitlines() if done.exists() else []
         found: list[CompletedProcess[str] | None] = [CompletedProcess([], *json.loads(text)) for text in texts]
-        if len(found) < len(cases):
-            found.append(None if hangs else CompletedProcess([], ended_so.returncode or -1, "", ended_so.stderr))
+        if len(found) < len(cases) and (hangs or ended_so.returncode):
+            found.append(None if hangs else CompletedProcess([], ended_so.returncode, "", ended_so.stderr))
         remove(place)
         return found
 
@@ -186,7 +186,8 @@ class Arena:
     def expect(self, *words: object, **options: object) -> None:
         """A command that has to succeed, or there is nothing to attack."""
         result = self.run(*words, **options)  # type: ignore[arg-type]
-        assert result is not None and result.returncode == 0, (words, result)
+        assert result is not None, words
+        assert result.returncode == 0, (words, result)
 
 
 def verdict(result: CompletedProcess[str] | None, stopped_by: int = 0) -> str:
@@ -229,8 +230,8 @@ def _prepare(cwd: Path, before: Callable[[], object] | None) -> None:
         before()
 
 
-def _work_off(place: Path) -> None:
-    """In the new process: one command after the other; what came of each goes to a file."""
+def _work_off(place: Path, deadline: float) -> None:
+    """In the new process: one command after the other until the time is up; what came of each goes to a file."""
     import bcnn.__main__ as command
     from tests.command import run_command
 
@@ -238,6 +239,8 @@ def _work_off(place: Path) -> None:
     with (place / "done").open("w") as done:
         for line in (place / "todo").read_text().splitlines():
             words, cwd = json.loads(line)
+            if time.monotonic() > deadline:
+                break
             try:
                 ended = run_command(*words, cwd=Path(cwd))
                 result = [ended.returncode, ended.stdout[-100_000:], ended.stderr]

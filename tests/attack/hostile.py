@@ -20,8 +20,9 @@ from .images import doubled, flipped, header_flipped, truncated, zeroed
 
 Ended = CompletedProcess[str] | None
 VALUES: list[Any] = [
-    None, True, False, 0, -1, 1, 3, 10**7, 10**10, 10**19, 10**400, 0.0, -1.5, 1e308, float("nan"), float("inf"), "", "x",
-    "../../x", "many", "a" * 10_000, "\udcff", "<script>alert(1)</script>", "=1+1", [], [1], ["x"] * 3, {}, {"x": 1}, [[[]]],
+    None, True, False, 0, -1, 1, 3, 10**7, 10**10, 10**19, 10**400, 0.0, -1.5, 1e308, float("nan"), float("inf"), "",
+    "x", "../../x", "many", "a" * 10_000, "\udcff", "<script>alert(1)</script>", "=1+1", [], [1], ["x"] * 3, {},
+    {"x": 1}, [[[]]],
     "tiny", "vgg16", "linear", "lrbp", "matrix_sqrt(forward=newton_schulz, num_iters=10000000)", "l2(length=0)",
     "tensor_sketch(dim=10000000000)", "os.system", "float1", "bf16",
 ]  # fmt: skip
@@ -224,9 +225,10 @@ def results_files(arena: Arena, num: int) -> Iterator[Callable[[], None]]:
     return arena.batches(cases())
 
 
-NAMES = ["=1+1", "+x", "-x", "@x", "'x", '"', "a,b", "a;b", "a\nb", "a\rb", "a\tb", "<script>alert(1)</script>", "[red]x[/red]",
-         "$x^2$", "\\frac", "%s", "{0}", "{{7*7}}", "&amp;", "#x", "|a|b|", "`x`", "*x*", "_x_", "🐦", "ü", "名", "\u202eabc",
-         "\x1b[31mred", "\x7f", "\udcff", "a" * 200, " ", " x", "x ", ".x.", "CON", "~", "$HOME", "!!", "train"]  # fmt: skip
+NAMES = ["=1+1", "+x", "-x", "@x", "'x", '"', "a,b", "a;b", "a\nb", "a\rb", "a\tb", "<script>alert(1)</script>",
+         "[red]x[/red]", "$x^2$", "\\frac", "%s", "{0}", "{{7*7}}", "&amp;", "#x", "|a|b|", "`x`", "*x*", "_x_", "🐦",
+         "ü", "名", "\u202eabc", "\x1b[31mred", "\x7f", "\udcff", "a" * 200, " ", " x", "x ", ".x.", "CON", "~",
+         "$HOME", "!!", "train"]  # fmt: skip
 
 
 def class_names(arena: Arena, num: int) -> Iterator[Callable[[], None]]:

@@ -1,5 +1,6 @@
 """Generated images of every broken kind: each is read or named with a reason, and the sound ones keep their results."""
 
+import csv
 import io
 import json
 import os
@@ -9,15 +10,19 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from .arena import SMALL, Arena, remove
+from .arena import FAULT, SMALL, Arena, remove
 
 FORMATS = {".jpg": "JPEG", ".png": "PNG", ".gif": "GIF", ".bmp": "BMP", ".tif": "TIFF", ".webp": "WEBP", ".ppm": "PPM"}
 MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LAB", "I", "I;16", "F")
 PER_COMMAND = 50
+SOUND = ("000.png", "999.png")
+Looked = tuple[CompletedProcess[str] | None, int, bool]
 
 
 def sound(chosen: random.Random, suffix: str = ".png") -> bytes:
@@ -140,62 +145,66 @@ def attack(arena: Arena, num: int) -> Iterator[Callable[[], None]]:
     assert calm is not None
     expected = json.loads(calm.stdout)["top"]
     for number in range(-(-num // PER_COMMAND)):
-        yield partial(
-            _case, arena, row, chosen.randrange(2**32), good, expected, command=("predict", "evaluate")[number % 2]
-        )
+        command = _by_predict if number % 2 else _by_evaluate
+        yield partial(_case, arena, row, chosen.randrange(2**32), good, partial(command, arena, expected))
 
 
-def _case(arena: Arena, row: str, seed: int, good: Path, expected: list[object], *, command: str) -> None:
-    chosen, root = random.Random(seed), arena.folder()
-    folder = root / "test" / "class_1"
-    folder.mkdir(parents=True)
-    names = ["000.png", *(f"{i + 1:03d}{chosen.choice(list(FORMATS))}" for i in range(PER_COMMAND)), "999.png"]
-    for name in names[1:-1]:
-        if chosen.random() < 0.08:
-            special(chosen, folder / name)
-        else:
-            suffix = chosen.choice(list(FORMATS))
-            (folder / name).write_bytes(chosen.choice(SPOIL)(chosen, sound(chosen, suffix)))
-    for name in (names[0], names[-1]):
-        (folder / name).write_bytes(good.read_bytes())
-        (root / "train" / "class_1").mkdir(parents=True, exist_ok=True)
-        (root / "train" / "class_1" / name).write_bytes(good.read_bytes())
+def _case(arena: Arena, row: str, seed: int, good: Path, command: Callable[[Path], Looked]) -> None:
+    root = arena.folder()
+    _make(random.Random(seed), root, good)
+    result, read, is_same = command(root)
     tally = arena.tally(row)
-    if command == "predict":
-        result = arena.run("predict", arena.root / "model", folder, "--format", "jsonl")
-        found = {} if result is None else _predicted(result.stdout)
-        read, reasons = len(found) - 2, -1 if result is None else result.stderr.count("expected an image that Pillow")
-        same = (
-            result is not None and [found.get(str(folder / name)) for name in (names[0], names[-1])] == [expected] * 2
-        )
-    else:
-        result = arena.run("evaluate", arena.root / "model", root, "--out", root / "out", "--json")
-        about = (
-            {"num_test": 1, "broken": {}}
-            if result is None or result.returncode
-            else json.loads(result.stdout)["runs"][0]
-        )
-        read, reasons = about["num_test"] - 2, len(about["broken"])
-        same = "000.png" in (root / "out" / "predictions.csv").read_text() if read >= 0 else False
-    for _ in range(PER_COMMAND - 1):
-        tally.add("tried")
-    if result is None or (result.returncode not in (0, 1)):
-        arena.judge(row, [command, seed], result)
-        if result is not None:
-            arena.changed(row, f"{command}, seed {seed}: {result.stderr[-500:]}")
+    if result is None or result.returncode not in (0, 1):
+        arena.judge(row, ["seed", seed], result)
+        arena.changed(row, f"seed {seed}: no results")
         return
-    tally.add("tried")
-    for _ in range(read):
-        tally.add("succeeded")
-    for _ in range(PER_COMMAND - read):
-        tally.add("refused")
-    if not same or (command == "evaluate" and read + reasons != PER_COMMAND):
-        arena.changed(row, f"{command}, seed {seed}: {read} read, {reasons} named, the sound ones {same}")
-    if list(arena.root.rglob("ran")):
-        arena.changed(row, f"{command}, seed {seed}: a program was run")
+    for kind, count in (("tried", PER_COMMAND), ("succeeded", read), ("refused", PER_COMMAND - read)):
+        for _ in range(count):
+            tally.add(kind)
+    if FAULT.search(result.stderr):
+        tally.add("tracebacks", f"seed {seed}: {result.stderr[-1000:]}")
+    if not is_same or list(arena.root.rglob("ran")):
+        arena.changed(row, f"seed {seed}: {result.stderr[-500:]}")
     remove(root)
 
 
-def _predicted(text: str) -> dict[str, list[object]]:
-    lines = [json.loads(line) for line in text.splitlines()]
-    return {line["image"]: line["top"] for line in lines}
+def _make(chosen: random.Random, root: Path, good: Path) -> None:
+    """Fifty broken ones in test/class_1, and a sound one before and after them and in train/class_1."""
+    folder = root / "test" / "class_1"
+    for place in (folder, root / "train" / "class_1"):
+        place.mkdir(parents=True)
+        for name in SOUND:
+            (place / name).write_bytes(good.read_bytes())
+    for number in range(PER_COMMAND):
+        path = folder / f"{number + 1:03d}{chosen.choice(list(FORMATS))}"
+        if chosen.random() < 0.08:
+            special(chosen, path)
+        else:
+            path.write_bytes(chosen.choice(SPOIL)(chosen, sound(chosen, chosen.choice(list(FORMATS)))))
+
+
+def _by_predict(arena: Arena, expected: list[Any], root: Path) -> Looked:
+    """How it ended, how many of the broken ones were read after all, and whether the sound ones are as ever."""
+    folder = root / "test" / "class_1"
+    # A folder with the name of an image is no image: it is looked into, and there is nothing in it.
+    names = [path for path in sorted(folder.iterdir()) if not path.is_dir()]
+    result = arena.run("predict", arena.root / "model", *names, "--format", "jsonl")
+    lines = [json.loads(line) for line in result.stdout.splitlines()] if result else []
+    found = {line["image"]: line["top"] for line in lines}
+    is_same = [found.get(str(folder / name)) for name in SOUND] == [expected] * 2
+    told = sum(str(folder) in line for line in result.stderr.splitlines()) if result else 0
+    return result, len(found) - 2, is_same and len(found) + told == len(names)
+
+
+def _by_evaluate(arena: Arena, expected: list[Any], root: Path) -> Looked:
+    """The same of another command, which tells of the broken ones in its results."""
+    result = arena.run("evaluate", arena.root / "model", root, "--out", root / "out", "--json")
+    if result is None or result.returncode:
+        return result, 0, False
+    (about,) = json.loads(result.stdout)["runs"]
+    num_files = sum(not path.is_dir() for path in (root / "test" / "class_1").iterdir())
+    with (root / "out" / "predictions.csv").open(newline="") as file:
+        found = {Path(row["image"]).name: (row["class1"], row["probability1"]) for row in csv.DictReader(file)}
+    best = expected[0]["class"], f"{expected[0]['probability']:.6f}"
+    is_same = [found.get(name) for name in SOUND] == [best] * 2
+    return result, about["num_test"] - 2, is_same and about["num_test"] + len(about["broken"]) == num_files

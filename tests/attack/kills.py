@@ -13,21 +13,28 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from tests.descriptors.images import picture_folder
+
 from .arena import SMALL, TUNED, Arena, ended, left_over, remove, results_of
 
 
 def commands(arena: Arena) -> dict[str, Callable[[Path], list[object]]]:
     """What is attacked, by name: from where to write to the words of the command."""
-    pictures, model = arena.pictures, arena.root / "model"
+    pictures, model = arena.root / "many", arena.root / "model"
+    if not pictures.exists():
+        picture_folder(pictures, classes=3, train=24, test=8)  # several chunks of descriptors
     if not model.exists():
-        arena.expect("train", pictures, *SMALL, "--out", model)
+        arena.expect("train", arena.pictures, *SMALL, "--out", model)
     return {
-        "extract": lambda out: ["extract", pictures, *SMALL, "--chunk", 4, "--out", out],
-        "train": lambda out: ["train", pictures, *SMALL, "--chunk", 4, "--out", out],
+        "extract": lambda out: ["extract", pictures, *SMALL, "--out", out],
+        "train": lambda out: ["train", pictures, *SMALL, "--out", out],
         "fine-tune": lambda out: ["train", pictures, *SMALL, *TUNED, "--out", out],
         "evaluate": lambda out: ["evaluate", model, pictures, "--out", out],
-        "predict --out": lambda out: ["predict", model, pictures / "train", "--batch", 1, "--out", out.with_suffix(".csv")],
+        PREDICT: lambda out: ["predict", model, pictures / "train", "--batch", 1, "--out", written(PREDICT, out)],
     }  # fmt: skip
+
+
+PREDICT = "predict --out"
 
 
 def place_of(arena: Arena, name: str) -> Path:
@@ -38,7 +45,7 @@ def place_of(arena: Arena, name: str) -> Path:
 
 
 def written(name: str, out: Path) -> Path:
-    return out.with_suffix(".csv") if name == "predict --out" else out
+    return out.with_suffix(".csv") if name == PREDICT else out
 
 
 class Undisturbed:
@@ -62,7 +69,7 @@ def again(arena: Arena, row: str, name: str, out: Path, calm: Undisturbed) -> No
     """Give the command again; its results are those of a calm one, and nothing half-written is left."""
     words = commands(arena)[name](out)
     target = written(name, out)
-    if name == "predict --out" and target.exists():
+    if name == PREDICT and target.exists():
         result = None  # it had finished: the file is there, and is not overwritten
     else:
         result = arena.run(*words)

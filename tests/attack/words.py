@@ -10,11 +10,12 @@ import yaml
 
 from .arena import SMALL, Arena, Case
 
-NUMBERS = ["-1", "0", "1", "2", "3", "7", "1.5", "-0.0", "1e-320", "1e308", "nan", "inf", "-inf", "10000000000", "9" * 30,
-           "0x10", "1_000", "", " ", "one", "１", "1,2", "--", "+1"]  # fmt: skip
-TEXTS = ["", " ", "none", "all", "auto", "~nouser", "~nouser/x", "..", "/", "nowhere", "/dev/null", "/proc/self/environ",
-         "a" * 5000, "\udcff\udcfe", "🐦", "x\ny", "x\ry", "[red]x[/red]", "{0}", "%s%n", "=1+1", "@x", "'", '"', "a,b", ",",
-         "a=b", "=", "(", ")", "x(", "x)", "x(y=)", "l2(length=1e308)", "l2(length=0)", "bilinear(eps=nan)",
+NUMBERS = ["-1", "0", "1", "2", "3", "7", "1.5", "-0.0", "1e-320", "1e308", "nan", "inf", "-inf", "10000000000",
+           "9" * 30, "0x10", "1_000", "", " ", "one", "\uff11", "1,2", "--", "+1"]  # fmt: skip
+TEXTS = ["", " ", "none", "all", "auto", "~nouser", "~nouser/x", "..", "/", "nowhere", "/dev/null",
+         "/proc/self/environ", "a" * 5000, "\udcff\udcfe", "🐦", "x\ny", "x\ry", "[red]x[/red]", "{0}", "%s%n", "=1+1",
+         "@x", "'", '"', "a,b", ",", "a=b", "=", "(", ")", "x(", "x)", "x(y=)", "l2(length=1e308)", "l2(length=0)",
+         "bilinear(eps=nan)",
          "bilinear(eps=-1)", "matrix_sqrt(num_iters=99999999)", "matrix_sqrt(forward=newton_schulz, num_iters=3)",
          "matrix_sqrt", "signed_sqrt", "l2", "tensor_sketch(dim=10000000000)", "tensor_sketch(dim=64)", "fisher(k=0)",
          "netvlad", "vlad(k=100000000)", "tiny", "tiny(cut=nowhere)", "tiny(proj_dim=10000000000)", "tiny,tiny", "bcnn",
@@ -149,9 +150,11 @@ LAUGHS = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
     b"%c: &%c [%s]\n" % (i + 1, i + 1, b",".join([b"*%c" % i] * 9)) for i in range(ord("a"), ord("j"))
 )
 BROKEN_YAML = [
-    b"", b"\xff\xfe", b"\0", b"- 1\n- 2\n", b"just a text", b"a: [", b"a: 'x", b"\tx: 1", b"a: 1\na: 2\n", b"!!python/object/apply:os.system [touch ran]",
-    b"backbone: !!python/name:os.system", b"? [a]\n: 1\n", b"&a [*a]", b"&a {x: *a}", b"[" * 3000, b"{a: " * 800, LAUGHS, b"preset: " + b"9" * 100_000,
-    b"size: 0o9\n", b"---\na: 1\n---\nb: 2\n", b"%YAML 9.9\n---\na: 1\n", b"a: !!binary x\n", b"a: !!timestamp x\n", "\ufeffsize: 32\n".encode(),
+    b"", b"\xff\xfe", b"\0", b"- 1\n- 2\n", b"just a text", b"a: [", b"a: 'x", b"\tx: 1", b"a: 1\na: 2\n",
+    b"!!python/object/apply:os.system [touch ran]", b"backbone: !!python/name:os.system", b"? [a]\n: 1\n", b"&a [*a]",
+    b"&a {x: *a}", b"[" * 3000, b"{a: " * 800, LAUGHS, LAUGHS + b"size: *i\n", b"size: 2020-99-99\n",
+    b"preset: " + b"9" * 100_000, b"size: 0o9\n", b"---\na: 1\n---\nb: 2\n", b"%YAML 9.9\n---\na: 1\n",
+    b"a: !!binary x\n", b"a: !!timestamp x\n", "\ufeffsize: 32\n".encode(),
 ]  # fmt: skip
 
 
