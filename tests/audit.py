@@ -58,8 +58,8 @@ def print_licences() -> list[str]:
     return [name for name, package in packages.items() if not FREE.search(licence_of(package))]
 
 
-def vulnerabilities() -> list[str] | None:
-    """Known ones of these versions; None if nobody can be asked."""
+def vulnerabilities() -> tuple[list[str], list[str]]:
+    """Known ones of these versions, and the packages that nobody could be asked about."""
     lines = [f"{name}=={own.version.partition('+')[0]}" for name, own in sorted(needed().items()) if name != "bcnn"]
     command = [
         sys.executable,
@@ -82,23 +82,24 @@ def vulnerabilities() -> list[str] | None:
         )
         found = json.loads(done.stdout)["dependencies"]
     except (subprocess.TimeoutExpired, ValueError, KeyError):
-        return None
-    return [
+        return [], lines
+    told = [
         f"{own['name']} {own['version']}: {one['id']}, mended in {', '.join(one['fix_versions']) or 'no version yet'}"
         for own in found
         for one in own.get("vulns", [])
     ]
+    return told, [own["name"] for own in found if "vulns" not in own]
 
 
 def main() -> int:
     odd = print_licences()
     if odd:
         print(f"\nTo look at, since their licences are not among the usual free ones: {', '.join(odd)}.")
-    found = vulnerabilities()
-    if found is None:
-        print("\nKnown vulnerabilities: NOT ASKED FOR, since pip-audit is not here or its service does not answer.")
-        return 0
-    print(f"\nKnown vulnerabilities: {len(found) or 'none'}.", *found, sep="\n  ")
+    found, unasked = vulnerabilities()
+    told = f"{len(found)} known vulnerabilities" if found or not unasked else "No known vulnerabilities were found"
+    print(f"\n{told}.", *found, sep="\n  ")
+    if unasked:
+        print(f"NOT ASKED FOR: {len(unasked)} packages, such as {unasked[0]}; pip-audit or its service is not there.")
     return 1 if found else 0
 
 

@@ -34,13 +34,13 @@ def test_every_package_has_a_licence(capsys):
     ("output", "said", "code"),
     [
         ("no service", "NOT ASKED FOR", 0),
-        (json.dumps({"dependencies": [{"name": "pillow", "version": "1", "vulns": []}]}), "vulnerabilities: none", 0),
+        (json.dumps({"dependencies": [{"name": "pillow", "version": "1", "vulns": []}]}), "0 known vulnerabilities.", 0),
         (
             json.dumps({"dependencies": [
                 {"name": "pillow", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]},
                 {"name": "mine", "skip_reason": "not there"},
             ]}),
-            "pillow 1: CVE-1, mended in 2",
+            "pillow 1: CVE-1, mended in 2\nNOT ASKED FOR: 1 packages, such as mine",
             1,
         ),
     ],

@@ -50,8 +50,7 @@ part of `make test`. This is what it last found; the file is written by it.
 - **refused**: the command ends with a reason in one line; an image is named with a reason and left out.
 - **succeeded**: it does what was asked.
 - **stopped**: it was killed or told to stop, and ended by that.
-- **tracebacks**: of Python, crashes, and whatever is not said in words. **hangs**: more than a minute for work of
-  seconds.
+- **tracebacks**: of Python, crashes, and whatever is not said in words. **hangs**: minutes for work of seconds.
 - **changed**: other results than a command that was left in peace, half-written files left behind, or files of others
   touched. After every kill, signal and full disk the same command is given again, and its results are compared
   bit by bit.

@@ -22,7 +22,7 @@ def commands(arena: Arena) -> dict[str, Callable[[Path], list[object]]]:
     """What is attacked, by name: from where to write to the words of the command."""
     pictures, model = arena.root / "many", arena.root / "model"
     if not pictures.exists():
-        picture_folder(pictures, classes=3, train=24, test=8)  # several chunks of descriptors
+        picture_folder(pictures, classes=3, train=10, test=4)  # several chunks of descriptors
     if not model.exists():
         arena.expect("train", arena.pictures, *SMALL, "--out", model)
     return {
