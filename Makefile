@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-portable test-newest test-network test-timm smoke lint format bench clean
+.PHONY: demo test test-portable test-newest test-oldest attack audit test-network test-timm smoke lint format bench clean
 
 # Real weights from the package index, real photographs out of a dependency: three presets side by side, then a
 # prediction on a piece of a photograph that training has not seen.
@@ -28,6 +28,21 @@ test-portable: $(READY)
 # The numerical tests with the newest versions of everything, torch above all, in an environment of its own.
 test-newest: $(VENV)-newest/.ready
 	$(VENV)-newest/bin/python -m tests.portable --only plain
+
+# The numerical tests and those of commands with the oldest versions that pyproject.toml allows, in an environment of its own.
+test-oldest: $(VENV)-oldest/.ready
+	$(VENV)-oldest/bin/python -m pytest -n auto --maxprocesses 2 --dist worksteal $(OLDEST)
+OLDEST := tests/linalg tests/matfun tests/pooling tests/classify tests/data tests/models tests/descriptors tests/finetune \
+	tests/runs tests/report tests/test_cli.py tests/test_cli_runs.py tests/test_cli_json.py tests/test_cli_finetune.py tests/test_files.py
+
+# Kills, full disks, broken images, wrong command lines, hostile files; at most 15 minutes, and the table in docs/attack.md.
+attack: $(READY)
+	$(BIN)/python -m tests.attack
+
+# Licences of what is installed and, where the service answers, known vulnerabilities.
+audit: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check pip-audit || echo "pip-audit cannot be installed from here"
+	$(BIN)/python -m tests.audit
 
 # Fetches all weights that the package index has, about 160 MB.
 test-network: $(READY)
@@ -79,5 +94,11 @@ $(VENV)-newest/.ready: pyproject.toml
 		--editable ".[dev]"
 	@touch $@
 
+$(VENV)-oldest/.ready: pyproject.toml constraints-min.txt
+	@echo "Setting up $(VENV)-oldest: the oldest versions that are allowed, with CUDA's libraries gigabytes, a few minutes"
+	@test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
+	@$(VENV)-oldest/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints-min.txt --editable ".[dev]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-timm $(VENV)-newest runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-timm $(VENV)-newest $(VENV)-oldest runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 import zlib
@@ -18,9 +19,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+try:
+    import fcntl
+except ImportError:  # not a Unix: what is half-written is told by its age alone
+    fcntl = None  # type: ignore[assignment]
+
 T = TypeVar("T")
 FULL = (errno.ENOSPC, errno.EDQUOT)  # what systems say of a disk without room
-DEAD_S = 3600  # a temporary file that has not changed for so long belongs to nobody
+DEAD_S = 3600  # where files cannot be locked, a temporary one that has not changed for so long belongs to nobody
+TEMPORARY = ".bcnn-"  # how the names of half-written files begin
 DIGEST = "crc32"  # in the header of a file of tensors: a checksum of all else that it holds
 
 
@@ -36,12 +43,11 @@ def written_whole(path: Path) -> Iterator[Path]:
     """
     path = path.resolve()  # a link stays a link
     temporary: Path | None = None
+    handle = -1
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_dead(path.parent.glob(f".{glob.escape(path.stem)}-*"))
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-        os.close(handle)
-        temporary = Path(name)
+        remove_dead(path.parent.glob(f".*{glob.escape(path.stem)}-*"))
+        handle, temporary = _new_temporary(path)
         yield temporary
         _to_disk(temporary, os.O_RDWR)
         os.umask(mask := os.umask(0o077))  # the only way to ask for it
@@ -59,6 +65,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+            os.close(handle)
 
 
 def amount(num_bytes: float) -> str:
@@ -76,13 +83,53 @@ def existing(folder: Path) -> Path:
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
+def _new_temporary(path: Path) -> tuple[int, Path]:
+    """A new file beside `path`, open and locked: as long as it is, its writer is alive."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-", suffix=path.suffix)
+        is_held = hold(handle)
+        if is_held is None or (is_held and os.path.exists(name)):  # else taken for dead before it was locked
+            return handle, Path(name)
+        os.close(handle)
+
+
+def hold(handle: int) -> bool | None:
+    """Lock an open file until it is closed or the process ends, however it ends.
+
+    Returns: False if another process holds it, None where the system cannot lock files.
+    """
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
 def remove_dead(paths: Iterable[Path]) -> None:
-    """Remove what killed processes left half-written: files named as `written_whole` names them, an hour old."""
+    """Remove what killed processes left half-written: files named as `written_whole` names them, that nobody holds.
+
+    Earlier versions held nothing, and called them .<name>-<letters>: those go when they are an hour old.
+    """
     for path in paths:
-        with suppress(OSError):
-            is_ours = re.fullmatch(r"\..+-[a-z0-9_]{8}(\.\w+)?", path.name) and path.is_file()
-            if is_ours and time.time() - path.lstat().st_mtime > DEAD_S:
-                path.unlink()
+        if re.fullmatch(r"\..+-[a-z0-9_]{8}(\.\w+)?", path.name):
+            with suppress(OSError):
+                _remove_if_dead(path)
+
+
+def _remove_if_dead(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        status = os.fstat(handle)
+        is_held = hold(handle) if path.name.startswith(TEMPORARY) else None
+        is_old = time.time() - status.st_mtime > DEAD_S
+        if stat.S_ISREG(status.st_mode) and (is_held or (is_held is None and is_old)):
+            path.unlink()
+    finally:
+        os.close(handle)
 
 
 def at_home(path: str | Path) -> Path:

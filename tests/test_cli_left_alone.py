@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -51,6 +53,68 @@ def test_a_report_overwrites_reports_alone(trained, tmp_path, name):
         assert run("report", trained, "--out", tmp_path / "page.html").returncode == 0
 
 
+def test_a_comparison_overwrites_comparisons_alone(pictures, tmp_path):
+    tuned = tmp_path / "tuned"
+    assert run("train", pictures, *SMALL, "--finetune", "--epochs", "1", "--out", tuned).returncode == 0
+    for name in ("comparison.csv", "comparison.md", "comparison.png"):
+        place = tmp_path / f"of {name}"
+        place.mkdir()
+        (place / name).write_text("name,wishes\nme,many\n")
+        result = run("compare", tuned, "--out", place)
+        assert result.returncode == 2
+        assert f"{name} to be new or such a table, got another file" in result.stderr
+        assert [path.name for path in place.iterdir()] == [name]
+    for _ in range(2):
+        assert run("compare", tuned, "--out", tmp_path / "new").returncode == 0
+
+
+def test_descriptors_go_into_a_folder_of_their_own(pictures, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    result = run("extract", pictures, *SMALL, "--out", tmp_path)
+    assert result.returncode == 2
+    assert "or a folder of descriptors, got 'mine.txt' there" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_reproduce_leaves_folders_of_others_alone(pictures, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    options = ["--data", f"mine={pictures}", "--networks", "tiny", *SMALL[2:], "--no-finetune"]
+    result = run("reproduce", "table1_normalization", *options, "--out", tmp_path)
+    assert result.returncode == 2
+    assert "got one with 'mine.txt', which would be at risk" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+COMMANDS = {
+    "train": ["train", "{pictures}", *SMALL, "--out", "{out}"],
+    "finetune": ["train", "{pictures}", *SMALL, "--finetune", "--epochs", "1", "--out", "{out}"],
+    "extract": ["extract", "{pictures}", *SMALL, "--out", "{out}"],
+    "evaluate": ["evaluate", "{trained}", "{pictures}", "--out", "{out}"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_one_at_a_time(trained, pictures, tmp_path, command):
+    """The lock is of another process that works there; when it ends, however it does, the folder is free."""
+    out = tmp_path / "out"
+    words = [word.format(pictures=pictures, trained=trained, out=out) for word in COMMANDS[command]]
+    assert run(*words).returncode == 0
+    before = {path: path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+    code = "import sys, time\nfrom pathlib import Path\nfrom bcnn.runs.place import locked\n"
+    code += "with locked(Path(sys.argv[1]), 'x'):\n    print('in', flush=True)\n    time.sleep(600)\n"
+    other = subprocess.Popen([sys.executable, "-c", code, str(out)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "in\n"
+        result = run(*words)
+        assert result.returncode == 2
+        assert "expected nobody else at work" in result.stderr
+        assert {path: path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()} == before
+    finally:
+        other.kill()
+        other.wait()
+    assert run(*words).returncode == 0
+
+
 def test_no_image_can_be_read_says_why(trained, tmp_path):
     for name in ("train/class_0/a.png", "train/class_1/b.png", "test/class_0/c.png"):
         (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -71,14 +135,15 @@ def test_the_next_run_removes_what_is_surely_dead(trained, pictures, tmp_path):
     page, place = tmp_path / "page.html", tmp_path / "e"
     assert run("evaluate", trained, pictures, "--out", place).returncode == 0
     old = [tmp_path / ".page-abcd_123.html", place / ".mistakes-abcd_123.png", place / ".metrics-abcd_123.json"]
+    fresh = [tmp_path / ".bcnn-page-abcd_123.html", place / ".bcnn-mistakes-abcd_123.png"]
     kept = [tmp_path / ".page-abcd_124.html", tmp_path / ".page-mine.html", tmp_path / ".other-abcd_123.html"]
-    for path in (*old, *kept):
+    for path in (*old, *fresh, *kept):
         path.write_text("half")
     for path in (*old, *kept[1:]):
         os.utime(path, (time.time() - 7200,) * 2)
     assert run("report", trained, "--out", page).returncode == 0
     assert run("evaluate", trained, pictures, "--out", place).returncode == 0
-    assert not any(path.exists() for path in old)
+    assert not any(path.exists() for path in (*old, *fresh))
     assert all(path.exists() for path in kept)
 
 

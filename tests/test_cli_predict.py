@@ -6,6 +6,7 @@ import json
 import pytest
 
 from bcnn.runs import predict as work
+from bcnn.runs.sheet import Sheet
 from tests.command import run_command as run
 from tests.descriptors.images import draw, picture_folder
 
@@ -127,6 +128,20 @@ def test_files_of_others_and_of_other_images_are_left_alone(model, pictures, tmp
         result = run("predict", model, pictures / "test", *other, "--out", out)
         assert result.returncode == 2
         assert "p.csv.part to be of the same command" in result.stderr
+
+
+def test_one_at_a_time_and_no_links(model, pictures, tmp_path):
+    out, target = tmp_path / "p.csv", tmp_path / "precious"
+    page = Sheet(out, "of another process")
+    result = run("predict", model, pictures / "test", "--out", out)
+    assert (result.returncode, "expected nobody else at work" in result.stderr) == (2, True)
+    page._file.close()
+    (tmp_path / "p.csv.part").unlink()
+    target.write_text("precious")
+    (tmp_path / "p.csv.part").symlink_to(target)
+    result = run("predict", model, pictures / "test", "--out", out)
+    assert (result.returncode, "expected no link" in result.stderr) == (2, True)
+    assert target.read_text() == "precious"
 
 
 def test_help_by_one_letter():

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +22,6 @@ ANYWHERE = {"--debug", "--quiet", "--verbose"}  # words that may stand before a 
 app = typer.Typer(
     help="Second-order (bilinear) pooling of CNN features: from a folder of images to a classifier.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -80,13 +84,38 @@ def main() -> None:
     debug = "--debug" in said or os.environ.get("BCNN_DEBUG", "") not in ("", "0")
     try:
         progress.choose(quiet="--quiet" in said, verbose="--verbose" in said)
-        app(args=[word for i, word in enumerate(words) if i > end or word not in ANYWHERE])
+        with _ends_tidily():
+            app(args=[word for i, word in enumerate(words) if i > end or word not in ANYWHERE])
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     except Exception as error:
         line = f"{_in_words(error)} {_traced(error)}" if debug else _in_words(error)
         typer.secho(f"bcnn: {line}", fg=typer.colors.RED, err=True)
         raise SystemExit(2) from None
     finally:
         progress.choose(quiet=False, verbose=False)  # for the next one in the same process
+
+
+@contextmanager
+def _ends_tidily() -> Iterator[None]:
+    """SIGTERM and a terminal that is closed end the command as Ctrl-C does: nothing is left half-written."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+        raise SystemExit(128 + number)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+        before = {number: signal.getsignal(number) for number in known}
+        before = {number: usual for number, usual in before.items() if usual is signal.SIG_DFL}  # nohup ignores one
+    try:
+        for number in before:
+            signal.signal(number, end)
+        yield
+    finally:
+        for number in before:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _in_words(error: Exception) -> str:
@@ -98,6 +127,8 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in FULL:
         where = f" for {error.filename}" if error.filename else ""
         return f"expected room on the disk{where}, got a full one; make room and give the same command again."
+    if isinstance(error, RecursionError):
+        return "expected files with values in lists and lists in those, got one of thousands of levels; it is damaged."
     if text and isinstance(error, ValueError | TypeError | OSError | ImportError | ArithmeticError | MemoryError):
         return text
     return f"a fault in the program, {type(error).__name__}: {text}; the same command with --debug tells where."

@@ -47,11 +47,12 @@ def _run(name: str, settings: Settings, out: Path) -> None:
 
     benchmark, console = load(name), make_console()
     out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+    stem = out / f"{name}_{machine.slug()}"
+    benchmark.LAYOUT.check_place(stem)
     for remark in getattr(benchmark, "remarks", tuple)():
         console.print(remark, markup=False, soft_wrap=True)
     with progress_bars() as progress:
         records = measure(name, settings, progress)
     console.print(benchmark.LAYOUT.terminal(records))
-    stem = out / f"{name}_{machine.slug()}"
     benchmark.LAYOUT.write(records, stem)
     console.print(f"Written: {stem}.csv, .md, .png", soft_wrap=True)

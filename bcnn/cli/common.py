@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
-    import typer
     from rich.console import Console
+
+    from ..metrics import EvaluationMetrics, RunMetrics
+
+Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON, under the names of metrics.json.")]
 
 
 def is_given(context: typer.Context, name: str) -> bool:
@@ -28,6 +36,21 @@ def make_console(*, show: bool = True) -> Console:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 120, quiet=not show)
+
+
+def print_json(runs: Sequence[tuple[Path, RunMetrics | EvaluationMetrics]], **more: Any) -> None:
+    """Results for programs: under "runs", the metrics of every run, and its folder."""
+    content = {"runs": [{"folder": str(folder), **metrics.to_json()} for folder, metrics in runs], **more}
+    typer.echo(json.dumps(_finite(content), indent=1))
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for numbers that JSON does not have."""
+    if isinstance(value, Mapping):
+        return {name: _finite(own) for name, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(own) for own in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_broken(console: Console, broken: Mapping[str, str], total: int) -> None:

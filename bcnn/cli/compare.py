@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..metrics import METRICS, RunMetrics, find_runs, read
-from .common import make_console
+from .common import Json, make_console, print_json
 
 
 def compare(
@@ -17,20 +17,27 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for comparison.csv, .md and .png.", show_default="none are written")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Fine-tuned runs side by side, before and after; those that differ only in the seed are one row."""
     from ..report import finetune as report
 
-    metrics = list(_metrics(runs))
+    if out is not None:
+        report.LAYOUT.check_place(out / "comparison")
+    found = dict(_metrics(runs))
+    metrics = list(found.values())
     records = report.write(metrics, out) if out is not None else report.records_of(metrics)
+    if as_json:
+        print_json(list(found.items()), rows=records)
+        return
     console = make_console()
     console.print(report.LAYOUT.terminal(records))
     if out is not None:
         console.print(f"Written: {out}", markup=False, soft_wrap=True)
 
 
-def _metrics(runs: Iterable[Path]) -> Iterator[RunMetrics]:
-    """The metrics of every folder, or of the presets in it."""
+def _metrics(runs: Iterable[Path]) -> Iterator[tuple[Path, RunMetrics]]:
+    """Every folder, or those of the presets in it, with its metrics."""
     for run in runs:
         paths = [run / METRICS] if (run / METRICS).exists() else find_runs(run, f"*/{METRICS}")
         if not paths:
@@ -38,4 +45,4 @@ def _metrics(runs: Iterable[Path]) -> Iterator[RunMetrics]:
                 f"compare: expected finished run folders, got {run}, which has no metrics.json; finish it "
                 "by giving the command that began it again."
             )
-        yield from map(read, paths)
+        yield from ((path.parent, read(path)) for path in paths)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,7 +56,7 @@ def check(
     from ..data.spec import load_dataset
 
     dataset = load_dataset(spec)
-    with progress_bars(show=sys.stderr.isatty(), transient=True) as progress:
+    with progress_bars(transient=True) as progress:
         report = check_dataset(dataset, progress)
     if as_json:
         typer.echo(json.dumps({**asdict(report), "clean": report.clean}, indent=1))

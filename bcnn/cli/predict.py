@@ -15,8 +15,8 @@ import typer
 from ..files import at_home
 from ..options import pick
 from ..runs.config import RunConfig
+from .common import Json, make_console, print_broken, print_json
 from .common import device as check_device
-from .common import make_console, print_broken
 from .options import with_options
 from .progress import is_verbose, progress_bars
 
@@ -92,6 +92,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Folder to write to.", show_default="evaluate_<dataset>_<split> in RUN"),
     ] = None,
+    as_json: Json = False,
     **options: Any,
 ) -> None:
     """Measure a trained classifier on a dataset that has the same classes, or some of them."""
@@ -106,6 +107,9 @@ def evaluate(
         raise ValueError(f"evaluate: expected no link at {place}, got one, which leads elsewhere; say where by --out.")
     with progress_bars() as progress:
         metrics = work.evaluate(recognizer, spec, place, split=split, progress=progress)
+    if as_json:
+        print_json([(place, metrics)])
+        return
     console = make_console()
     test, broken = metrics.test, metrics.broken
     print_broken(console, broken, test.num_test + len(broken))

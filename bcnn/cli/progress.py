@@ -28,17 +28,28 @@ def is_verbose() -> bool:
     return _chosen["verbose"]
 
 
-def _lines() -> Progress:
-    """Progress in lines: when a stage begins and ends, and now and then in between."""
+def _lines(*, every_stage: bool, ends: bool) -> Progress:
+    """Progress in lines, one a minute, and one where images are done; or when any stage begins and ends."""
     told: dict[str, float] = {}
+    last = time.monotonic()
 
     def progress(stage: str, done: int, total: int, note: str = "") -> None:
+        nonlocal last
         now = time.monotonic()
-        if stage not in told or done == total or now - told[stage] >= LINE_S:
-            told[stage] = now
-            print(f"bcnn: {stage}: {done} of {total}" + (f"; {note}" if note else ""), file=sys.stderr, flush=True)
+        if every_stage:
+            is_due = stage not in told or done == total or now - told[stage] >= LINE_S
+        else:
+            is_due = now - last >= LINE_S or (ends and done == total > 0 and "image" in stage)
+        if is_due:
+            told[stage] = last = now
+            counted = f"{done} of {total}" if total else f"{done}"
+            print(f"bcnn: {stage}: {counted}" + (f"; {note}" if note else ""), file=sys.stderr, flush=True)
 
     return progress
+
+
+def _in_terminal() -> bool:
+    return sys.stderr.isatty()
 
 
 @contextmanager
@@ -47,14 +58,16 @@ def progress_bars(
 ) -> Iterator[Progress]:
     """One bar per stage, with the time that is left; on the error stream, so that pipes get results alone.
 
+    Where that is a file or a pipe, progress comes in plain lines, one a minute.
+
     Args:
         show: whether to draw anything.
         overall: the stage that goes on while others come and go; those that are over make room then.
         in_bytes: whether bytes are counted, rather than images or steps.
         transient: whether the bars vanish at the end.
     """
-    if is_verbose() and show:
-        yield _lines()
+    if show and (is_verbose() or not (_chosen["quiet"] or _in_terminal())):
+        yield _lines(every_stage=is_verbose(), ends=not transient)
         return
     from rich import progress as rich
     from rich.console import Console

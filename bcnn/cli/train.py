@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,8 @@ from ..finetune.config import FinetuneConfig, FinetuneSession
 from ..finetune.recipes import RECIPES
 from ..options import declared_by
 from ..runs.config import CLASSIFIER, RunConfig, from_options
+from .common import Json, is_typed, make_console, print_broken, print_json
 from .common import device as check_device
-from .common import is_typed, make_console, print_broken
 from .options import given, with_options
 from .progress import progress_bars
 
@@ -49,12 +50,13 @@ def extract(
     from ..data.spec import load_dataset
     from ..descriptors.team import join, leave
     from ..runs.networks import networks
-    from ..runs.train import extract_all, fit_all
+    from ..runs.train import descriptors_held, extract_all, fit_all
 
     team = join()
     dataset = load_dataset(chosen.spec)
-    with progress_bars(show=team.leads) as progress:
+    with progress_bars(show=team.leads) as progress, ExitStack() as stack:
         models = networks(chosen, dataset)
+        team.lead(lambda: stack.enter_context(descriptors_held(out, chosen)))
         fit_all(models, dataset.of(TRAIN), out, chosen.extraction, team=team, progress=progress)
         places, done = extract_all(chosen, dataset, models, out, team=team, progress=progress)
     console = make_console(show=team.leads)
@@ -71,6 +73,7 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="The run folder.", show_default="runs/<dataset>_<backbone>_<presets>")
     ] = None,
+    as_json: Json = False,
     **options: Any,
 ) -> None:
     """Make a classifier from a dataset: descriptors of a network, a linear classifier, and how good it is.
@@ -88,7 +91,9 @@ def train(
         runs, done, leads = _run_boosted(chosen, place)
     else:
         runs, done, leads = _run(chosen, place, resume=options["resume"])
-    console = make_console(show=leads)
+    if as_json and leads:
+        print_json([(result.folder, result.metrics) for result in runs])
+    console = make_console(show=leads and not as_json)
     print_broken(console, done.broken, done.num_images)
     tested = [result for result in runs if result.metrics.test is not None]
     if len(tested) > 1:

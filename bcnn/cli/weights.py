@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -47,7 +46,7 @@ def fetch(
     if not chosen:
         raise ValueError("weights fetch: expected a name or --all, got neither; see: bcnn weights list")
     for name in chosen:
-        with progress_bars(show=sys.stderr.isatty(), in_bytes=True, transient=True) as report:
+        with progress_bars(in_bytes=True, transient=True) as report:
             path = store.fetch(name, report)
         typer.echo(f"{name}: {path}")
 
@@ -77,7 +76,7 @@ def import_weights(
         return
     if out is not None:
         raise ValueError("weights import: expected --out with a checkpoint of the paper's authors alone.")
-    with progress_bars(show=sys.stderr.isatty(), in_bytes=True, transient=True) as report:
+    with progress_bars(in_bytes=True, transient=True) as report:
         imported = store.import_file(file, name, report)
     for each in imported:
         typer.echo(f"{each}: {cache.path_of(each)}")

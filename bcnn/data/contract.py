@@ -139,6 +139,15 @@ def shown(name: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
+def cell(name: str) -> str:
+    """A name as the cell of a table: on one line, and never a formula, which spreadsheets would compute.
+
+    What begins like a formula gets an apostrophe in front, as spreadsheets themselves write text.
+    """
+    name = shown(name)
+    return f"'{name}" if name.startswith(("=", "+", "-", "@")) else name
+
+
 def _checksum(path: Path) -> int:
     check_file(path.stat())
     total = 0

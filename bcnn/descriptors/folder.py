@@ -85,10 +85,7 @@ def prepare(folder: Path, config: DescriptorsConfig, dataset: Dataset) -> None:
     if (folder / ABOUT).exists():
         _check_same(folder, Descriptors(folder).config, config)
         return
-    if folder.exists() and (not folder.is_dir() or any(not _is_ours(path) for path in folder.iterdir())):
-        raise ValueError(
-            f"descriptors: expected {folder} to be new, empty, or a folder of descriptors; got something else."
-        )
+    check_free(folder)
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -101,12 +98,19 @@ def prepare(folder: Path, config: DescriptorsConfig, dataset: Dataset) -> None:
         temporary.write_text(text)
 
 
+def check_free(folder: Path) -> None:
+    """Leave a folder alone that holds anything but descriptors."""
+    if folder.exists() and not (folder / ABOUT).exists():
+        other = next((path for path in folder.iterdir() if not _is_ours(path)), None) if folder.is_dir() else folder
+        if other is not None:
+            raise ValueError(
+                f"descriptors: expected {shown(str(folder))} to be new, empty, or a folder of descriptors, got "
+                f"{shown(other.name)!r} there; choose another folder."
+            )
+
+
 def _is_ours(path: Path) -> bool:
-    return path.name.startswith(FITTED) or _is_temporary(path)
-
-
-def _is_temporary(path: Path) -> bool:
-    return path.name.startswith((".descriptors-", ".chunk-", ".fitted-"))
+    return path.name.startswith((FITTED, ".bcnn", ".descriptors-", ".chunk-", ".fitted-"))  # the last, half-written
 
 
 def _check_same(folder: Path, stored: DescriptorsConfig, wanted: DescriptorsConfig) -> None:

@@ -14,13 +14,17 @@ from typing import Any
 from ..data.contract import TEST, TRAIN
 from ..errors import NonFiniteTrainingError
 from ..progress import Progress
+from ..runs.place import held
 from .jobs import before
 from .jobs.frozen import SCRATCH
 from .jobs.source import Source
 from .plan import Plan, Step
 from .records import DatasetInfo, Failed, Outcome, Subject
-from .results import Results
+from .results import FILE, Results
 from .workshop import Workshop
+
+# What earlier versions have written, which did not mark their folders.
+MAY_HOLD = (FILE, "descriptors", "finetune", "report.html", "report.md", "report.tex")
 
 
 @dataclass(frozen=True)
@@ -34,25 +38,10 @@ class Failure:
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
     """The folder to oneself: two at the same work would do it twice. What a killed process left behind is removed."""
-    from filelock import FileLock, Timeout
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(out / ".lock", timeout=0)
-        lock.acquire()
-    except Timeout:
-        raise OSError(
-            f"reproduce: expected {out} to be free, got one that another bcnn reproduce is at work in; "
-            "wait for it, or choose another --out."
-        ) from None
-    except OSError as error:
-        raise OSError(f"reproduce: expected to make the folder {out}, got: {error}; choose another --out.") from None
-    try:
+    with held(out, "reproduce", may_hold=MAY_HOLD):
         for left in out.glob(f"{SCRATCH}*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
-    finally:
-        lock.release()
 
 
 def register(subjects: Sequence[Subject], results: Results, shop: Workshop) -> None:

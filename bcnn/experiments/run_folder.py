@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..data.contract import cell
 from ..metrics import Epoch, RunMetrics
-from ..runs.predictions import cell
 
 
 @dataclass(frozen=True)

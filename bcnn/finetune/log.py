@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
 
+from ..data.contract import cell
 from ..files import read_csv, write_csv, written_whole
 from ..metrics import Epoch, NonFinite
 
@@ -88,7 +89,7 @@ class Log:
     def nonfinite(self, events: Sequence[NonFinite]) -> None:
         """The batches that were left out, and the one that ended the run."""
         if self._write:
-            rows = [{**asdict(event), "images": "; ".join(event.images)} for event in events]
+            rows = [{**asdict(event), "images": cell("; ".join(event.images))} for event in events]
             write_csv(self.folder / "nonfinite.csv", rows)
 
     def flush(self) -> None:

@@ -101,6 +101,7 @@ class _Training:
             self._tell()
             while self.state.epoch <= task.config.epochs:
                 self._epoch()
+        self._leave_if_told()  # what was heard since the last epoch was saved
         self._take_best()
         return self.state
 
@@ -226,6 +227,10 @@ class _Training:
         state.epoch_s = state.wait_s = 0.0
         self.log.epoch(state.history, self._step)
         self._save()
+        self._leave_if_told()
+
+    def _leave_if_told(self) -> None:
+        """Leave if any of the processes was told to stop; all is saved."""
         if total(self.fabric, torch.tensor([float(self.stop.number)]))[0]:
             self._leave()
 

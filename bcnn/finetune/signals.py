@@ -22,13 +22,18 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._hear)
+                self._before[number] = signal.getsignal(number)  # known before it may be needed
+                signal.signal(number, self._hear)
         return self
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         self.number = number
-        signal.signal(number, self._before[number])
+        signal.signal(number, self._usual(number))
+
+    def _usual(self, number: int) -> Any:
+        """What was done before; a handler that Python does not know cannot be put back."""
+        return signal.SIG_DFL if self._before[number] is None else self._before[number]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        for number in self._before:
+            signal.signal(number, self._usual(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,11 +135,28 @@ class Layout:
         return figures.bar_figure(panels)
 
     def write(self, records: Sequence[dict[str, Any]], stem: Path) -> None:
-        """The records as `stem`.csv, their tables as .md, their plot as .png."""
+        """The records as `stem`.csv, their tables as .md, their plot as .png; see `check_place` for files of others."""
         write_csv(stem.with_name(f"{stem.name}.csv"), records)
         with written_whole(stem.with_name(f"{stem.name}.md")) as temporary:
             temporary.write_text(self.markdown(records))
         figures.save(self.figure(records), stem.with_name(f"{stem.name}.png"))
+
+    def check_place(self, stem: Path) -> None:
+        """Refuse to overwrite what is no such table; the .csv comes first, so the others belong to it.
+
+        Raises: FileExistsError.
+        """
+        table, *others = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".csv", ".md", ".png"))
+        foreign = next((path for path in others if path.exists()), None)
+        if table.exists():
+            with table.open(newline="", encoding="utf-8", errors="replace") as file:
+                header = set(next(csv.reader(file), []))
+            known = {column.key for column in self.columns}
+            foreign = table if len(known & header) < len(known) / 2 else None
+        if foreign is not None:
+            raise FileExistsError(
+                f"--out: expected {foreign} to be new or such a table, got another file; choose another folder."
+            )
 
 
 def is_missing(value: Any) -> bool:

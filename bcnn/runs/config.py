@@ -332,9 +332,19 @@ def read(path: Path) -> dict[str, Any]:
     """Options from a YAML file."""
     import yaml
 
+    class Plain(yaml.SafeLoader):
+        """Without aliases: a few lines of them stand for billions of values."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.events.AliasEvent):
+                raise yaml.YAMLError("an alias (*name), where options are written out")
+            return super().compose_node(parent, index)
+
     try:
-        content = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content = yaml.load(path.read_text(), Loader=Plain)
+    except RecursionError:
+        raise ValueError(f"{path}: expected YAML, got lists of thousands of levels.") from None
+    except (yaml.YAMLError, ValueError) as error:  # such as a date that is none
         raise ValueError(f"{path}: expected YAML, got: {' '.join(str(error).split())}.") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ValueError(f"{path}: expected lines of `option: value`, got {type(content).__name__}.")

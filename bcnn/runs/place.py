@@ -10,7 +10,7 @@ from pathlib import Path
 from ..data.contract import shown
 from ..files import remove_dead
 
-MARK, LOCK = ".bcnn", ".lock"  # in every folder that a command has made for its results
+MARK, LOCK = ".bcnn", ".bcnn.lock"  # in every folder that a command has made for its results
 
 
 @contextmanager
@@ -26,9 +26,17 @@ def held(folder: Path, who: str, *, may_hold: tuple[str, ...] = ()) -> Iterator[
 
     Raises: ValueError if it belongs to somebody else or another command works in it; OSError if it cannot be made.
     """
+    claim_folder(folder, who, may_hold=may_hold)
+    with locked(folder, who):
+        yield
+
+
+@contextmanager
+def locked(folder: Path, who: str) -> Iterator[None]:
+    """A folder that is ours, to oneself until the block ends; what killed commands left half-written is removed."""
     from filelock import FileLock, Timeout
 
-    claim_folder(folder, who, may_hold=may_hold)
+    check_no_links(folder, who)
     lock = FileLock(folder / LOCK, timeout=0)
     try:
         lock.acquire()
@@ -57,21 +65,25 @@ def claim_folder(folder: Path, who: str, *, may_hold: tuple[str, ...] = ()) -> N
             f"{who}: expected {shown(str(folder))} to be new, empty, or a folder of an earlier run, got one with "
             f"{shown(names[0])!r}, which would be at risk; choose another --out."
         )
+    with suppress(FileExistsError):
+        (folder / MARK).touch(exist_ok=False)
+
+
+def check_no_links(folder: Path, who: str) -> None:
+    """Refuse a folder with links in it, at any depth: what is written there would land elsewhere."""
     link = next((path for path in _below(folder) if path.is_symlink()), None)
     if link is not None:
         raise ValueError(
             f"{who}: expected no links in {shown(str(folder))}, got {shown(str(link))}; what is written there would "
             "land elsewhere. Remove it, or choose another --out."
         )
-    with suppress(FileExistsError):
-        (folder / MARK).touch(exist_ok=False)
 
 
-def _below(folder: Path, depth: int = 2) -> Iterator[Path]:
+def _below(folder: Path) -> Iterator[Path]:
     """What lies in a folder and in those within it; links are not followed."""
     with suppress(OSError):
         for entry in sorted(os.scandir(folder), key=lambda own: own.name):
             path = Path(entry.path)
             yield path
-            if depth > 1 and entry.is_dir(follow_symlinks=False):
-                yield from _below(path, depth - 1)
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(path)

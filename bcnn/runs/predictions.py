@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..data.contract import shown
+from ..data.contract import cell, shown
 from ..metrics import Prediction
 
 TOP = 5
@@ -79,15 +79,6 @@ def _csv_line(cells: Sequence[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
-
-
-def cell(name: str) -> str:
-    """A name as the cell of a table: on one line, and never a formula, which spreadsheets would compute.
-
-    What begins like a formula gets an apostrophe in front, as spreadsheets themselves write text.
-    """
-    name = shown(name)
-    return f"'{name}" if name.startswith(("=", "+", "-", "@")) else name
 
 
 def text_of(name: str) -> str:

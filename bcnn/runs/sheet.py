@@ -11,10 +11,10 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ..data.contract import shown
-from ..files import written_whole
+from ..files import hold, written_whole
 from ..metrics import Prediction
 from .predictions import FORMS, to_lines
 
@@ -59,18 +59,32 @@ class Sheet:
         self.part = out.with_name(f"{out.name}.part")
         self._first = json.dumps({"bcnn predict": identity})
         out.parent.mkdir(parents=True, exist_ok=True)
-        lines = list(self._lines()) if self.part.exists() else []
+        self._file = self._opened()
+        lines = list(self._lines())
         if lines and lines[0] != self._first:
             raise ValueError(
                 f"predict: expected {shown(str(self.part))} to be of the same command, got one of another model, other "
                 "images or other options; remove it, or choose another --out."
             )
         self.num_done = max(0, len(lines) - 1)
-        self._file = self.part.open("r+" if lines else "w", encoding="ascii", newline="\n")
         self._file.truncate(sum(len(line) + 1 for line in lines))  # without a line that was cut off
         self._file.seek(0, os.SEEK_END)
         if not lines:
             self._write(self._first)
+
+    def _opened(self) -> TextIO:
+        """The half-made file, to oneself."""
+        if self.part.is_symlink():
+            raise ValueError(f"predict: expected no link at {shown(str(self.part))}, got one; remove it.")
+        file = self.part.open("a+", encoding="ascii", newline="\n")
+        if hold(file.fileno()) is False:
+            file.close()
+            raise ValueError(
+                f"predict: expected nobody else at work on {shown(str(self.out))}, got another process; wait for it, "
+                "or choose another --out."
+            )
+        check_name(self.out)  # the other one may just have ended
+        return file
 
     def add(self, result: Prediction | OSError) -> None:
         """The next image."""
@@ -81,11 +95,11 @@ class Sheet:
 
     def finish(self, *, top: int) -> list[str]:
         """Write the file in its own form; returns what was wrong with images that could not be read."""
-        self._file.close()
         with written_whole(self.out) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
             file.writelines(to_lines(self._predictions(), self.form, top=top))
         broken = [own["error"] for own in self._records() if "error" in own]
         self.part.unlink()
+        self._file.close()
         return broken
 
     def _write(self, line: str) -> None:

@@ -10,15 +10,15 @@ descriptors in descriptors/; with several presets, one such folder each and thei
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ..data.contract import TEST, TRAIN, Dataset, Sample, shown
 from ..data.spec import load_dataset
 from ..descriptors.extract import Extracted, ExtractOptions, extract
 from ..descriptors.fitting import fit_or_read
-from ..descriptors.folder import Descriptors, digest_of, listed
+from ..descriptors.folder import Descriptors, check_free, digest_of, listed
 from ..descriptors.team import Team
 from ..metrics import METRICS, find_runs
 from ..models.bcnn import BCNN
@@ -29,7 +29,7 @@ from . import config as configs
 from .config import RunConfig
 from .finish import Trained, finish
 from .networks import networks
-from .place import held
+from .place import held, locked
 
 MAY_HOLD = ("descriptors",)  # what may be in a run folder before the run: images that were described by `bcnn extract`
 
@@ -71,6 +71,16 @@ def train(
         if len(runs) > 1:
             comparison.write([run.metrics for run in runs], [run.predictions for run in runs], out)
         return runs, done
+
+
+@contextmanager
+def descriptors_held(root: Path, config: RunConfig) -> Iterator[None]:
+    """A folder for descriptors alone, made if need be, that no other command works in until the block ends."""
+    for place in configs.folders(root, config.preset).values():
+        check_free(place)
+    root.mkdir(parents=True, exist_ok=True)
+    with locked(root, "extract"):
+        yield
 
 
 def extract_all(

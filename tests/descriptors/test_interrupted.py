@@ -91,6 +91,6 @@ def test_a_full_disk_ends_in_one_line_and_is_gone_on_from(pictures, whole, tmp_p
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
     assert "the same command again" in result.stderr
-    assert sorted(path.name for path in folder.iterdir()) == ["descriptors.json"]  # and nothing half-written
+    assert sorted(path.name for path in folder.iterdir()) == [".bcnn.lock", "descriptors.json"]  # nothing half-written
     assert run(*command(pictures, folder)).returncode == 0
     assert torch.equal(everything(folder)[0], whole[0])

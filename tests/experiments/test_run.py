@@ -216,7 +216,7 @@ def test_seeds_are_jobs_of_their_own(lab):
 
 
 def test_two_at_once_in_one_folder_are_refused(tmp_path):
-    with alone(tmp_path), pytest.raises(OSError, match="another bcnn reproduce is at work in; wait"), alone(tmp_path):
+    with alone(tmp_path), pytest.raises(ValueError, match="got another process; wait for it"), alone(tmp_path):
         pass
     with alone(tmp_path):
         pass

@@ -12,8 +12,10 @@ from safetensors import safe_open
 from bcnn.errors import GradientExceptionWarning, NonFiniteTrainingError
 from bcnn.files import read_csv
 from bcnn.finetune.checkpoint import LAST
+from bcnn.finetune.log import Log
 from bcnn.finetune.plan import Plan
 from bcnn.finetune.step import Images
+from bcnn.metrics import NonFinite
 from tests.finetune.tasks import CONFIG, assert_same, last_weights, pictures, run, small_network, task_on
 
 
@@ -152,3 +154,12 @@ def test_exceptions_of_a_skipped_step_are_counted_once(dataset, tmp_path):
         progress = run(task)
     assert progress.num_exceptions == 24
     assert len(progress.nonfinite) == 1
+
+
+def test_names_of_images_are_no_formulas_and_stay_on_one_line(tmp_path):
+    log = Log(tmp_path, 0, fresh=True)
+    with log:
+        log.nonfinite([NonFinite(1, 0, "loss", "the input", ("=cmd()/a\rb.png", "c.png"))])
+    lines = (tmp_path / "nonfinite.csv").read_bytes().splitlines()
+    assert len(lines) == 2
+    assert lines[1].endswith(b",'=cmd()/a\\rb.png; c.png")

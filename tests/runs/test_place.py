@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from bcnn.files import written_whole
 from bcnn.runs.place import held
 
 
@@ -33,7 +34,8 @@ def test_links_are_refused(tmp_path):
     target.write_text("precious")
     with held(folder, "evaluate"):
         (folder / "inner").mkdir()
-    (folder / "inner" / "metrics.json").symlink_to(target)
+    (folder / "inner" / "deeper" / "still").mkdir(parents=True)
+    (folder / "inner" / "deeper" / "still" / "metrics.json").symlink_to(target)
     with pytest.raises(ValueError, match="expected no links"), held(folder, "evaluate"):
         pass
     assert target.read_text() == "precious"
@@ -56,16 +58,32 @@ def test_one_process_at_a_time_and_the_dead_do_not_count(tmp_path):
         pass
 
 
-def test_what_killed_processes_left_is_removed_when_it_is_surely_dead(tmp_path):
+def test_what_killed_processes_left_is_removed_at_once_and_what_is_being_written_is_not(tmp_path):
     with held(tmp_path, "train"):
-        pass
-    old, fresh, hidden = tmp_path / ".mistakes-x1y2z3_4.png", tmp_path / ".metrics-x1y2z3_4.json", tmp_path / ".hidden"
-    for path in (old, fresh, hidden):
+        (tmp_path / "deep" / "er").mkdir(parents=True)
+    dead = [
+        tmp_path / ".bcnn-mistakes-x1y2z3_4.png",
+        tmp_path / "deep" / "er" / ".bcnn-chunk-00000-x1y2z3_4.safetensors",
+    ]
+    earlier = tmp_path / ".mistakes-x1y2z3_4.png"  # as earlier versions called them
+    kept = [tmp_path / ".metrics-x1y2z3_4.json", tmp_path / ".hidden", tmp_path / "deep" / "a-x1y2z3_4.png"]
+    for path in (*dead, earlier, *kept):
         path.write_text("half")
-    for path in (old, hidden):
+    for path in (earlier, *kept[1:]):
         os.utime(path, (time.time() - 7200,) * 2)
+    with written_whole(tmp_path / "deep" / "live.txt") as temporary:
+        temporary.write_text("whole")
+        code = "import sys\nfrom pathlib import Path\nfrom bcnn.runs.place import held\n"
+        code += "with held(Path(sys.argv[1]), 'x'):\n    pass\n"
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+        assert temporary.exists()
+    assert (tmp_path / "deep" / "live.txt").read_text() == "whole"
+    assert not any(path.exists() for path in (*dead, earlier))
+    assert all(path.exists() for path in kept)
+
+
+def test_a_lock_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / ".lock").write_text("mine")
     with held(tmp_path, "train"):
         pass
-    assert not old.exists()
-    assert fresh.exists()
-    assert hidden.exists()
+    assert (tmp_path / ".lock").read_text() == "mine"
