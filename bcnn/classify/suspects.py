@@ -131,7 +131,7 @@ def suspects(given: HeldOut) -> list[Suspect]:
     thresholds = torch.full((P.shape[1],), torch.inf, dtype=P.dtype)
     for j in torch.unique(labels).tolist():
         thresholds[j] = P[labels == j, j].mean()
-    confident = torch.where(P >= thresholds, P, torch.full_like(P, -1))
+    confident = torch.where(thresholds <= P, P, torch.full_like(P, -1))
     best, instead = confident.max(1)
     own = P.gather(1, labels[:, None])[:, 0]
     chosen = ((best > own) & (instead != labels)).nonzero()[:, 0].tolist()

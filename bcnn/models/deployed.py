@@ -89,7 +89,7 @@ def record(network: Deployed, size: int, *, dynamic: bool = True) -> tuple[Any, 
     except Exception as error:
         raise ValueError(
             f"export: expected a network whose parts torch can record, got {_parts_of(network.model)}, which it "
-            f"refuses: {_first_line(error)}; leave out the front, or use bcnn predict."
+            f"refuses: {_first_line(error)}; use bcnn predict."
         ) from None
 
 
@@ -119,8 +119,7 @@ def _least_side(model: nn.Module) -> int:
 
 
 def _members(model: nn.Module) -> list[BCNN]:
-    members = list(model.members) if isinstance(model, Ensemble) else [model]
-    return members  # type: ignore[return-value]
+    return list(model.members) if isinstance(model, Ensemble) else [model]  # type: ignore[return-value, list-item]
 
 
 def _parts_of(model: nn.Module) -> str:
