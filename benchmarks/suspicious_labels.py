@@ -62,43 +62,66 @@ def cleanlab_methods() -> dict[str, Method]:
     return {f"cleanlab, {name}": by(name) for name in ("prune_by_noise_rate", "confident_learning", "both")}
 
 
-def measure(name: str, folder: Path) -> list[dict[str, object]]:
-    descriptors = Descriptors(folder)
-    rows, k = descriptors.matrix(TRAIN), len(descriptors.classes)
-    kernel = kernel_of(as_matrix(rows), torch.arange(len(rows.labels)))
+def scored(name: str, folder: Path, keep: Path) -> list[tuple[HeldOut, set[int]]]:
+    """Held-out probabilities with the labels of each seed, and which images were flipped; kept for another rule."""
+    paths = [keep / f"{name}_{seed}.npz" for seed in SEEDS]
+    if not all(path.exists() for path in paths):
+        keep.mkdir(parents=True, exist_ok=True)
+        descriptors = Descriptors(folder)
+        rows, k = descriptors.matrix(TRAIN), len(descriptors.classes)
+        kernel = kernel_of(as_matrix(rows), torch.arange(len(rows.labels)))
+        for seed, path in zip(SEEDS, paths, strict=True):
+            labels, wrong = flipped(rows.labels, rows.groups, k, seed)
+            assert len(judged_rows(labels, rows.groups)) == len(labels)
+            given = probabilities_in(kernel, labels, rows.groups, k, seed=seed)
+            told = {"accuracy": given.accuracy, "wrong": sorted(wrong)}
+            numpy.savez(path, images=given.images, labels=given.labels, probabilities=given.probabilities, **told)
+            print(f"{name}, seed {seed}: held-out accuracy {given.accuracy:.3f}", flush=True)
+    found = []
+    for path in paths:
+        with numpy.load(path) as own:
+            tensors = (torch.from_numpy(own[part]) for part in ("images", "labels", "probabilities"))
+            found.append((HeldOut(*tensors, float(own["accuracy"])), set(own["wrong"].tolist())))
+    return found
+
+
+def measure(name: str, folder: Path, keep: Path) -> list[dict[str, object]]:
     methods = {"bcnn": own, "held for another class": argmax, **cleanlab_methods()}
-    results: dict[str, list[tuple[float, float, int]]] = {method: [] for method in methods}
-    accuracies = []
-    for seed in SEEDS:
-        labels, wrong = flipped(rows.labels, rows.groups, k, seed)
-        assert len(judged_rows(labels, rows.groups)) == len(labels)
-        given = probabilities_in(kernel, labels, rows.groups, k, seed=seed)
-        accuracies.append(given.accuracy)
-        for method, find in methods.items():
+    records = []
+    seeds = scored(name, folder, keep)
+    for method, find in methods.items():
+        shares = []
+        for given, wrong in seeds:
             found = find(given)
-            right = len(found & wrong)
-            results[method].append((right / len(wrong), right / max(1, len(found)), len(found)))
-    return [
-        {
-            "dataset": name,
-            "method": method,
-            "images": len(rows.rows),
-            "flipped": round(SHARE * len(rows.rows)),
-            "recall": round(float(numpy.mean([one[0] for one in found])), 4),
-            "precision": round(float(numpy.mean([one[1] for one in found])), 4),
-            "listed": round(float(numpy.mean([one[2] for one in found])), 1),
-            "held_out_accuracy": round(float(numpy.mean(accuracies)), 4),
-        }
-        for method, found in results.items()
-    ]
+            shares.append((len(found & wrong) / len(wrong), len(found & wrong) / max(1, len(found)), len(found)))
+        recall, precision, listed = numpy.mean(shares, axis=0).tolist()
+        records.append(
+            {
+                "dataset": name,
+                "method": method,
+                "images": len(seeds[0][0].images),
+                "flipped": len(seeds[0][1]),
+                "recall": round(recall, 4),
+                "precision": round(precision, 4),
+                "listed": round(listed, 1),
+                "held_out_accuracy": round(float(numpy.mean([given.accuracy for given, _ in seeds])), 4),
+            }
+        )
+    return records
+
+
+def named(text: str) -> tuple[str, Path]:
+    name, path = text.split("=", 1)
+    return name, Path(path)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="+", metavar="NAME=DESCRIPTORS")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--keep", type=Path, default=Path("runs/labels"), help="folder for held-out probabilities")
     given = parser.parse_args()
-    records = [record for text in given.datasets for record in measure(text.split("=")[0], Path(text.split("=", 1)[1]))]
+    records = [record for text in given.datasets for record in measure(*named(text), given.keep)]
     write_csv(given.out, records)
     for record in records:
         print(record)

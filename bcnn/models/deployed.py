@@ -119,7 +119,8 @@ def _least_side(model: nn.Module) -> int:
 
 
 def _members(model: nn.Module) -> list[BCNN]:
-    return list(model.members) if isinstance(model, Ensemble) else [model]  # type: ignore[return-value, list-item]
+    found: Any = model.members if isinstance(model, Ensemble) else [model]
+    return list(found)
 
 
 def _parts_of(model: nn.Module) -> str:

@@ -198,8 +198,8 @@ def _wanted(repo: str, info: Any) -> dict[str, str | None]:
         found[entry.rfilename] = getattr(entry.lfs, "sha256", None)
     if MODEL not in found:
         raise ValueError(
-            f"pull: expected a model of bcnn push, with a {MODEL}, got {repo} without; models of other libraries cannot "
-            "be read."
+            f"pull: expected a model of bcnn push, with a {MODEL}, got {repo} without; models of other libraries "
+            "cannot be read."
         )
     return found
 

@@ -110,7 +110,7 @@ def changed(content: bytes) -> bytes:
     [
         (lambda hub, files: files.update({"model.safetensors": changed(files["model.safetensors"])}), "damaged"),
         (lambda hub, files: files.pop("model.safetensors"), "expected a model of bcnn push, with a model.safetensors"),
-        (lambda hub, files: hub.said_size.update({"model.safetensors": 10**13}), "to have at most 8.6 GB, got 10000.0 GB"),
+        (lambda hub, files: hub.said_size.update({"model.safetensors": 10**13}), "at most 8.6 GB, got 10000.0 GB"),
         (lambda hub, files: hub.said_sha.update({"model.safetensors": "0" * 64}), "checksum that the Hub names"),
         (lambda hub, files: files.update({"checksums.json": b"[]"}), "expected checksums as JSON"),
         (lambda hub, files: files.update({"metrics.json": b"{}"}), "damaged"),
