@@ -18,6 +18,7 @@ from .matfun.functions.sqrtm import sqrtm as sqrtm
 from .matfun.modules import MatrixLog as MatrixLog
 from .matfun.modules import MatrixPower as MatrixPower
 from .matfun.modules import MatrixSqrt as MatrixSqrt
+from .models.attach import attach as attach
 from .models.bcnn import BCNN as BCNN
 from .models.build import build_model as build_model
 from .models.ensemble import Ensemble as Ensemble

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from ..files import FULL
-from . import bench, compare, datasets, invert, methods, predict, progress, reproduce, train, weights
+from . import bench, compare, datasets, export, invert, methods, predict, progress, reproduce, share, train, weights
 
 ANYWHERE = {"--debug", "--quiet", "--verbose"}  # words that may stand before a command or after it
 app = typer.Typer(
@@ -29,6 +29,9 @@ app.command("train")(train.train)
 app.command("predict", no_args_is_help=True)(predict.predict)
 app.command("evaluate", no_args_is_help=True)(predict.evaluate)
 app.command("invert", no_args_is_help=True)(invert.invert)
+app.command("export", no_args_is_help=True)(export.export)
+app.command("push", no_args_is_help=True)(share.push)
+app.command("pull", no_args_is_help=True)(share.pull)
 app.command("compare", no_args_is_help=True)(compare.compare)
 app.command("reproduce", no_args_is_help=True)(reproduce.reproduce)
 app.command("report", no_args_is_help=True)(reproduce.report)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import make_console
+from ..options import pick
+from ..runs.config import RunConfig
+from .common import is_given, make_console, print_broken
+from .options import with_options
 from .progress import progress_bars
 
 if TYPE_CHECKING:
@@ -18,6 +23,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Datasets: what can be read, and whether yours is sound.", no_args_is_help=True)
 
+# What looking at labels has to know of the network, which is AlexNet unless another one is named: the fastest.
+LABELS = pick(RunConfig, "backbone", "preset", "weights", "size", "classifier", "C", "seed", "batch", "workers")
+LABELS["backbone"] = replace(LABELS["backbone"], default="alexnet")
 SHOWN = 20  # broken files, copies, ignored files
 
 
@@ -42,14 +50,35 @@ def list_datasets() -> None:
 
 
 @app.command("check")
+@with_options(LABELS)
 def check(
     spec: Annotated[str, typer.Argument(help="The dataset: a folder, or see `bcnn datasets list`.", metavar="SPEC")],
+    context: typer.Context,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if images are broken or in both splits.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    labels: Annotated[
+        bool,
+        typer.Option("--labels", help="Look for training images whose label a classifier contradicts, instead."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="With --labels, the folder to write to.", show_default="runs/labels_<dataset>_<backbone>"),
+    ] = None,
+    **options: Any,
 ) -> None:
-    """Decode every image: counts, sizes, broken files, and copies of test images among the training images."""
+    """Decode every image: counts, sizes, broken files, and copies of test images among the training images.
+
+    With --labels the training images are described and cross-validated instead, and those that look like another class
+    than their label says come as a page of photographs and as a table, the surest first.
+    """
+    if labels:
+        _check_labels(RunConfig(spec=spec, **options), out)
+        return
+    typed = [name for name in (*options, "out") if is_given(context, name)]
+    if typed:
+        raise ValueError(f"--{typed[0].replace('_', '-')}: expected it together with --labels, got it alone.")
     from dataclasses import asdict
 
     from ..data.check import check as check_dataset
@@ -64,6 +93,32 @@ def check(
         _print(report)
     if strict and not report.clean:
         raise typer.Exit(1)
+
+
+def _check_labels(config: RunConfig, out: Path | None) -> None:
+    from ..data.contract import shown
+    from ..runs.labels import PAGE, TABLE, check_labels
+    from .train import default_name
+
+    if len(config.preset) != 1:
+        raise ValueError(f"--preset: expected one with --labels, got {len(config.preset)}.")
+    place = out or Path("runs") / f"labels_{default_name(config)}"
+    with progress_bars() as progress:
+        done = check_labels(config, place, progress)
+    console = make_console()
+    print_broken(console, done.broken, done.num_images + len(done.broken))
+    rows = [
+        [shown(one.sample.name), shown(one.label), shown(one.instead), f"{100 * one.probability:.0f} %"]
+        for one in done.found
+    ]
+    if rows:
+        _print_table(console, "labels that are contradicted", ["image", "label", "looks like", "probability"], rows,
+                     rest=f"and {len(rows) - SHOWN} more on the page and in the table.")  # fmt: skip
+    console.print(
+        f"{len(rows)} of {done.num_images} training images look like another class; held-out accuracy "
+        f"{100 * done.accuracy:.1f} %. Written: {place / PAGE}, {place / TABLE}",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
 
 
 def _options(kind: DatasetKind) -> str:
@@ -117,7 +172,9 @@ def _print_counts(console: Console, report: CheckReport) -> None:
         console.print(f"Sizes from {least} to {most} pixels.")
 
 
-def _print_table(console: Console, title: str, columns: list[str], rows: list[list[str]]) -> None:
+def _print_table(
+    console: Console, title: str, columns: list[str], rows: list[list[str]], *, rest: str | None = None
+) -> None:
     """At most SHOWN rows, and how many more there are; names are never read as markup."""
     from rich.table import Table
     from rich.text import Text
@@ -129,4 +186,4 @@ def _print_table(console: Console, title: str, columns: list[str], rows: list[li
         table.add_row(*map(Text, row))
     console.print(table)
     if len(rows) > SHOWN:
-        console.print(f"and {len(rows) - SHOWN} more (all of them with --json).")
+        console.print(rest or f"and {len(rows) - SHOWN} more (all of them with --json).")

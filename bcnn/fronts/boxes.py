@@ -56,7 +56,7 @@ def cut_out(images: Tensor, boxes: Tensor, size: tuple[int, int] | None = None) 
     scale, shift = high - low, low + high - 1
     theta = torch.cat([torch.diag_embed(scale), shift[..., None]], -1)  # (B, 2, 3)
     grid = functional.affine_grid(
-        theta, [len(images), images.shape[1], *(size or images.shape[-2:])], align_corners=False
+        theta, [images.shape[0], images.shape[1], *(size or images.shape[-2:])], align_corners=False
     )
     return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
 

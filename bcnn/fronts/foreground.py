@@ -106,7 +106,7 @@ class Foreground(Front, FittedPart):
         """Of foreground, from small images, shape (B, 16, 16)."""
         places = torch.linspace(-1, 1, SIDE, device=images.device, dtype=images.dtype)
         y, x = torch.meshgrid(places, places, indexing="ij")
-        place = torch.stack([x, y]).expand(len(images), -1, -1, -1)
+        place = torch.stack([x, y]).expand(images.shape[0], -1, -1, -1)
         weight = self.network[0].weight
         found: Tensor = self.network(torch.cat([images, place], 1).to(weight.dtype))  # type: ignore[arg-type]
         return found[:, 0]

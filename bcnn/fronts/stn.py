@@ -52,7 +52,7 @@ def transform(images: Tensor, theta: Tensor, size: tuple[int, int]) -> Tensor:
     count = theta.shape[1]
     wide = images.to(torch.promote_types(images.dtype, torch.float32))
     with full_precision(wide):
-        shape = (len(images) * count, images.shape[1], *size)
+        shape = (images.shape[0] * count, images.shape[1], *size)
         grid = functional.affine_grid(theta.to(wide.dtype).flatten(0, 1), list(shape), align_corners=False)
         crops = functional.grid_sample(wide.repeat_interleave(count, 0), grid, align_corners=False)
     result: Tensor = crops.unflatten(0, (-1, count)).to(images.dtype)

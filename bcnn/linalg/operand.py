@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .autodiff import full_precision
-from .products import symmetric_product
+from .products import add_to_diagonal, symmetric_product
 
 
 class Factored(NamedTuple):
@@ -31,7 +31,7 @@ class Factored(NamedTuple):
         with full_precision(self.X):
             A = symmetric_product(self.X, self.X.mT)
             if self.ridge is not None:
-                A.diagonal(dim1=-2, dim2=-1).add_(self.ridge[..., None])
+                A = add_to_diagonal(A, self.ridge[..., None])
         return A
 
 

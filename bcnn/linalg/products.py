@@ -101,7 +101,13 @@ def polynomial(coefficients: Sequence[float], M: Tensor, *, symmetric: bool = Fa
     return total
 
 
-def add_to_diagonal(M: Tensor, value: float) -> Tensor:
-    """``M + value I``, in place: for a tensor that the caller has just made."""
+def add_to_diagonal(M: Tensor, value: float | Tensor) -> Tensor:
+    """``M + value I``, in place: for a tensor that the caller has just made; `value` is a number or (..., 1).
+
+    Where a graph is recorded for other programs, nothing is changed in place: ONNX has no such operation.
+    """
+    if torch.compiler.is_compiling():
+        eye = torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
+        return M + (value[..., None] if isinstance(value, Tensor) else value) * eye
     M.diagonal(dim1=-2, dim2=-1).add_(value)
     return M

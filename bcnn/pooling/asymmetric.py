@@ -41,7 +41,7 @@ def asymmetric_pool(features: Tensor, other: Tensor, *, layout: str = "maps", ma
     who = "asymmetric_pool"
     check_features(who, features, layout)
     check_features(who, other, layout)
-    if features.ndim != other.ndim or len(features) != len(other):
+    if features.ndim != other.ndim or features.shape[0] != other.shape[0]:
         raise ValueError(
             f"{who}: expected two features of the same images, got {tuple(features.shape)} and {tuple(other.shape)}."
         )

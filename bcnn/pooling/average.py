@@ -29,7 +29,7 @@ def average_pool(features: Tensor, *, layout: str = "maps", mask: Tensor | None 
         tensor([[4.]])
     """
     X = as_columns("average_pool", features, layout=layout, mask=mask, squares=False)  # divided by sqrt(n)
-    num_valid = X.new_full((len(X),), X.shape[-1]) if mask is None else mask.flatten(1).sum(-1).clamp_min(1).to(X)
+    num_valid = X.new_full((X.shape[0],), X.shape[-1]) if mask is None else mask.flatten(1).sum(-1).clamp_min(1).to(X)
     return X.sum(-1) * num_valid.rsqrt()[:, None]
 
 

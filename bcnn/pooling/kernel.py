@@ -44,7 +44,7 @@ def unit_columns(who: str, features: Tensor, layout: str, mask: Tensor | None) -
     """Features of length 1 in rows, (B, n, d), and the share of each in the mean, (B, n); zero outside the mask."""
     X = as_columns(who, features, layout=layout, mask=mask)  # divided by sqrt(n)
     valid = None if mask is None else mask.flatten(1).to(X.dtype)
-    count = X.new_full((len(X),), X.shape[-1]) if valid is None else valid.sum(-1).clamp_min(1)
+    count = X.new_full((X.shape[0],), X.shape[-1]) if valid is None else valid.sum(-1).clamp_min(1)
     mean_square = X.square().sum((-2, -1))[:, None, None]
     rows = X.mT * count[:, None, None].sqrt()
     floor = LEAST_SHARE**2 * mean_square + LEAST_LENGTH**2

@@ -55,7 +55,7 @@ class MomentPool(Pooling):
         """X with the row of ones, and the ridge, shapes (B, d + 1, n) and (B,)."""
         X = as_columns("moment_pool", features, layout=layout, mask=mask)  # (B, d, n)
         if mask is None:
-            share = X.new_full((len(X), 1, X.shape[-1]), X.shape[-1] ** -0.5)
+            share = X.new_full((X.shape[0], 1, X.shape[-1]), X.shape[-1] ** -0.5)
         else:
             valid = mask.flatten(1)[:, None, :].to(X.dtype)
             share = valid * valid.sum(-1, keepdim=True).clamp_min(1).rsqrt()

@@ -46,12 +46,21 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG file, and in words (`alt`) what it shows, for those who cannot see it."""
+    """An SVG file, or one of another kind, and in words (`alt`) what it shows, for those who cannot see it."""
 
     title: str
     content: bytes
     alt: str
     note: str = ""
+    kind: str = "image/svg+xml"
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Small pictures side by side, each with its title and its note."""
+
+    title: str
+    pictures: tuple[Picture, ...]
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class Section:
     title: str
     anchor: str
     text: tuple[str, ...] = ()
-    blocks: tuple[Table | Picture | Details, ...] = ()
+    blocks: tuple[Table | Picture | Gallery | Details, ...] = ()
 
 
 @dataclass(frozen=True)

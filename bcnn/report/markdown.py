@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from .document import Details, Document, Picture, Table
+from .document import Details, Document, Gallery, Picture, Table
 
 # What Markdown would take for its own; an underscore inside a word is safe, and names are full of them.
 _SPECIAL = re.compile(r"[\\`*<$~\[|]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
@@ -35,9 +35,11 @@ def _parts(document: Document) -> Iterator[str]:
         yield from map(_block, section.blocks)
 
 
-def _block(block: Table | Picture | Details) -> str:
+def _block(block: Table | Picture | Gallery | Details) -> str:
     if isinstance(block, Table):
         return table_markdown(block)
+    if isinstance(block, Gallery):
+        return "\n".join(f"- {_inline(one.title)}: {_inline(one.note or one.alt)}" for one in block.pictures)
     if isinstance(block, Picture):
         return _joined(f"*{_inline(block.title)}: {_inline(block.alt)}*", _paragraph(block.note))
     return _joined(f"**{_inline(block.title)}**", _fenced(block.text))

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ..files import written_whole
-from .document import Details, Document, Picture, Table
+from .document import Details, Document, Gallery, Picture, Table
 
 LONGEST_UNBROKEN = 20  # characters; a longer cell may break into lines, a shorter one, such as "83.0 ± 0.4", never does
 
@@ -23,6 +23,7 @@ def render_html(document: Document) -> str:
     environment.tests |= {
         "table": lambda block: isinstance(block, Table),
         "picture": lambda block: isinstance(block, Picture),
+        "gallery": lambda block: isinstance(block, Gallery),
         "details": lambda block: isinstance(block, Details),
     }
     environment.globals |= {"data_uri": data_uri, "longest_unbroken": LONGEST_UNBROKEN}
@@ -38,4 +39,4 @@ def write_page(document: Document, path: Path) -> None:
 
 def data_uri(picture: Picture) -> str:
     """The picture as an address that contains it."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(picture.content).decode('ascii')}"
+    return f"data:{picture.kind};base64,{base64.b64encode(picture.content).decode('ascii')}"

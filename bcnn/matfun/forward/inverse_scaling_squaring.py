@@ -48,11 +48,11 @@ def inverse_scaling_squaring(
     """
     eps = torch.finfo(A.dtype).eps
     lower = lower or eps
-    k = _roots_for(lower, SERIES_RADIUS) if num_roots is None else num_roots
+    k = roots_for(lower, SERIES_RADIUS) if num_roots is None else num_roots
     radius = 1 - lower ** (0.5**k)
     if radius > MAX_RADIUS:
         raise ValueError(
-            f"inverse_scaling_squaring: expected `num_roots` >= {_roots_for(lower, MAX_RADIUS)} for lower={lower:.1e}, "
+            f"inverse_scaling_squaring: expected `num_roots` >= {roots_for(lower, MAX_RADIUS)} for lower={lower:.1e}, "
             f"got {k}."
         )
     s = scale_of(A, scale)
@@ -83,6 +83,6 @@ def check_range(
         raise not_positive_definite(who, bad, low, hint + "forward='eigen'.")
 
 
-def _roots_for(lower: float, radius: float) -> int:
+def roots_for(lower: float, radius: float) -> int:
     """How many square roots bring [lower, 1] within `radius` of 1."""
     return max(0, math.ceil(math.log2(math.log(lower) / math.log1p(-radius)))) if lower < 1 else 0

@@ -124,3 +124,42 @@ def test_it_is_fine_tuned(tmp_path):
         assert model.config.branches[0].freeze_until == "layer1"
     assert histories[0].train_loss == pytest.approx(histories[1].train_loss, rel=1e-5)
     assert histories[0].val_loss == pytest.approx(histories[1].val_loss, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "channels"),
+    [("resnet18", 512), ("convnext_atto", 320), ("swin_tiny_patch4_window7_224", 768), ("vit_tiny_patch16_224", 192),
+     ("vit_medium_patch16_reg4_gap_256", 512), ("deit_tiny_distilled_patch16_224", 192), ("densenet121", 1024)],
+)  # fmt: skip
+def test_second_order_pooling_is_attached_to_a_live_network(name, channels):
+    import timm
+
+    size = 256 if "256" in name else 224
+    model = timm.create_model(name, num_classes=6)
+    bcnn.attach(model, "improved_bcnn", proj_dim=16)
+    images = torch.rand(2, 3, size, size)
+    model.train()
+    scores = model(images)
+    assert scores.shape == (2, 6)
+    scores.square().sum().backward()
+    assert model.second_order.projection.weight.grad.isfinite().all()
+    model.eval()
+    vectors = model.forward_head(model.forward_features(images), pre_logits=True)
+    assert vectors.shape == (2, 16 * 17 // 2)
+    assert torch.allclose(vectors.norm(dim=1), torch.ones(2), atol=1e-4)
+    assert (model.num_features, model.head_hidden_size) == (channels, 136)
+    assert model.get_classifier().in_features == 136
+    model.reset_classifier(3)
+    assert model(images).shape == (2, 3)
+    model.reset_classifier(0)
+    assert torch.allclose(model(images), vectors, atol=1e-5)
+
+
+def test_tokens_of_class_and_registers_are_left_out_when_attached():
+    import timm
+
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=4).eval()
+    tokens = torch.randn(2, 197, 192)
+    bcnn.attach(model, "bcnn")
+    wanted = bcnn.describe(tokens[:, 1:], "bcnn", layout="tokens")
+    assert torch.allclose(model.forward_head(tokens, pre_logits=True), wanted, atol=1e-5)

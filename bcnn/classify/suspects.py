@@ -1,0 +1,141 @@
+r"""Labels that held-out scores contradict.
+
+Every image is scored by classifiers that have not seen it, and one temperature makes probabilities of the scores. An
+image is suspicious if some other class is more probable than its own, and as probable as it is, on average, for the
+images that bear that class's name:
+
+.. math:: t_j = \text{mean of } p_j \text{ over the images labelled } j, \qquad
+    \arg\max_{j : p_j \ge t_j} p_j \ne \text{label}
+
+Reference: Northcutt, Jiang & Chuang, "Confident learning: estimating uncertainty in dataset labels", JAIR 2021 (the
+off-diagonal entries of its confident joint, Eq. 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..progress import Progress, silent
+from . import CLASSIFIERS
+from .calibrate import MIN_IMAGES, cross_validate
+from .gram import as_matrix, kernel_of
+from .kernel import Kernel
+from .rescale import RESCALES
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Probabilities of images by classifiers that have not seen them."""
+
+    images: Tensor  # (m,), which images: those of classes with at least two
+    labels: Tensor  # (m,)
+    probabilities: Tensor  # (m, k), float64; 0 for classes that have fewer than two images
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """An image whose label is contradicted."""
+
+    image: int
+    label: int
+    instead: int  # the class that it looks like
+    probability: float  # of that class
+    own: float  # probability of the label
+
+    @property
+    def margin(self) -> float:
+        """How much more probable the other class is."""
+        return self.probability - self.own
+
+
+def held_out(
+    matrix: Any,
+    labels: Tensor,
+    groups: Tensor,
+    num_classes: int,
+    *,
+    kind: str = "svm",
+    C: float = 1.0,
+    folds: int = 5,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> HeldOut:
+    """Cross-validated probabilities of every image whose class has at least two.
+
+    Args:
+        matrix: descriptors (n, d), a row per view of an image.
+        labels: of the rows, (n,).
+        groups: which image a row is of, (n,), counted from 0.
+        num_classes: k.
+        kind: a name of `CLASSIFIERS`.
+        C: weight of the losses.
+        folds: of the cross-validation.
+        seed: of the folds.
+        progress: hears of the stages "gram" and "calibrate".
+    """
+    counted = judged_rows(labels, groups)
+    kernel = kernel_of(as_matrix(matrix), counted, progress)
+    return probabilities_in(
+        kernel, labels[counted], groups[counted], num_classes, kind=kind, C=C, folds=folds, seed=seed, progress=progress
+    )
+
+
+def judged_rows(labels: Tensor, groups: Tensor) -> Tensor:
+    """The rows of classes with at least two images, which alone can be held out."""
+    images = torch.unique(torch.stack([labels, groups]), dim=1)[0]
+    counts = torch.bincount(images, minlength=int(labels.max()) + 1 if len(labels) else 0)
+    rows = (counts[labels] > 1).nonzero()[:, 0]
+    if int((counts > 1).sum()) < 2 or len(torch.unique(groups[rows])) < MIN_IMAGES:
+        raise ValueError(
+            f"labels: expected at least {MIN_IMAGES} training images, of two classes or more with two images each, got "
+            f"{len(torch.unique(groups[rows]))} of {int((counts > 1).sum())} such classes; add images."
+        )
+    return rows
+
+
+def probabilities_in(
+    kernel: Kernel,
+    labels: Tensor,
+    groups: Tensor,
+    num_classes: int,
+    *,
+    kind: str = "svm",
+    C: float = 1.0,
+    folds: int = 5,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> HeldOut:
+    """The same from the kernel of rows that can all be held out."""
+    present, own = torch.unique(labels, return_inverse=True)
+    found = cross_validate(
+        CLASSIFIERS[kind], kernel, own, len(present), C=C, groups=groups.numpy(), folds=folds, seed=seed,
+        rescale=RESCALES["median" if kind == "svm" else "none"], progress=progress,
+    )  # fmt: skip
+    assert found.scores is not None
+    assert found.accuracy is not None
+    images, first = np.unique(groups.numpy(), return_index=True)
+    probabilities = torch.zeros(len(images), num_classes, dtype=torch.float64)
+    probabilities[:, present] = (found.scores / found.temperature).softmax(1)
+    return HeldOut(torch.from_numpy(images), labels[torch.from_numpy(first)], probabilities, found.accuracy)
+
+
+def suspects(given: HeldOut) -> list[Suspect]:
+    """The images whose label is contradicted, the surest contradiction first."""
+    P, labels = given.probabilities, given.labels
+    thresholds = torch.full((P.shape[1],), torch.inf, dtype=P.dtype)
+    for j in torch.unique(labels).tolist():
+        thresholds[j] = P[labels == j, j].mean()
+    confident = torch.where(thresholds <= P, P, torch.full_like(P, -1))
+    best, instead = confident.max(1)
+    own = P.gather(1, labels[:, None])[:, 0]
+    chosen = ((best > own) & (instead != labels)).nonzero()[:, 0].tolist()
+    found = [
+        Suspect(int(given.images[i]), int(labels[i]), int(instead[i]), float(best[i]), float(own[i])) for i in chosen
+    ]
+    return sorted(found, key=lambda one: (-one.margin, one.image))
