@@ -100,6 +100,23 @@ class Preprocessing:
             min(1.0, max(0.0, (edge * factors[i % 2] - offsets[i % 2]) / self.size)) for i, edge in enumerate(box)
         )
 
+    def seen(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
+        """The part of a photograph of that width and height that is in the square: left, top, right, bottom in pixels.
+
+        Example:
+            >>> Preprocessing(size=100, resize="shorter").seen((300, 200)), Preprocessing(size=100).seen((300, 200))
+            ((50, 0, 250, 200), (0, 0, 300, 200))
+        """
+        to = self.resize_to or self.size
+        factors = [to / side for side in size] if self.resize == "squash" else [to / min(size)] * 2
+        starts = [(max(to, round(side * f)) - self.size) // 2 / f for side, f in zip(size, factors, strict=True)]
+        left, top = (min(round(start), side - 1) for start, side in zip(starts, size, strict=True))
+        ends = (start + self.size / f for start, f in zip(starts, factors, strict=True))
+        right, bottom = (
+            max(low + 1, min(side, round(e))) for low, side, e in zip((left, top), size, ends, strict=True)
+        )
+        return left, top, right, bottom
+
     def normalize(self, image: Image) -> Tensor:
         """Pixels as numbers: scaled, mean subtracted, divided by the deviation; shape (3, H, W)."""
         import numpy
