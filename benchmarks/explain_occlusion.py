@@ -11,11 +11,10 @@ tenth of the square has been filled with its mean colour:
   other    the tenth that is marked on another photograph: objects tend to be in the middle, and this tells how much
            of the effect is due to that alone;
   bright   the tenth with the longest features, whatever the class.
-Writes OUT.csv, a line per photograph, and OUT.md, a table per run.
+Writes OUT.csv, a line per photograph, and OUT.md, a table per run. Interrupted, the same command goes on where it was.
 """
 
 import argparse
-import time
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from torch.nn import functional
 from bcnn import machine
 from bcnn.data.contract import TEST
 from bcnn.data.spec import load_dataset
-from bcnn.files import write_csv, written_whole
+from bcnn.files import read_csv, write_csv, written_whole
 from bcnn.models.views import to_batch
 from bcnn.runs.explain import split_scores
 from bcnn.runs.predict import Recognizer, open_run
@@ -66,47 +65,33 @@ def logits_of(recognizer: Recognizer, pictures: list[np.ndarray], labels: list[i
     return scores.numpy(), logits.softmax(1)[rows, labels].numpy()
 
 
-def measure(run: Path, samples, generator: np.random.Generator, batch: int) -> list[dict]:
-    recognizer = open_run(run, batch=batch)
+def measure(run: Path, recognizer: Recognizer, some, generator: np.random.Generator) -> list[dict]:
+    """The records of a batch of photographs."""
     preprocessing = recognizer.model.preprocessing
-    records, before = [], None  # the masks of the batch before are those of other photographs
-    for start in range(0, len(samples), batch):
-        some = samples[start : start + batch]
-        pictures = [np.asarray(preprocessing.fit(sample.open())) for sample in some]
-        labels = recognizer.logits(pictures).argmax(1).tolist()
-        marked = top_part(split_scores(recognizer, pictures, labels).shares, preprocessing.size)
-        with torch.inference_mode():
-            maps = recognizer.model.maps(to_batch(pictures, preprocessing))[0]
-        other = np.roll(marked, 1, axis=0) if before is None else np.resize(before, marked.shape)
-        masks = {
-            "marked": [marked],
-            "moved": [np.stack([moved(mask, generator) for mask in marked]) for _ in range(2)],
-            "other": [other],
-            "bright": [top_part(maps.square().sum(1), preprocessing.size)],
-        }
-        before = marked
-        scores, shares = logits_of(recognizer, pictures, labels)
-        rows = [
-            {
-                "run": run.name,
-                "image": sample.name,
-                "is_right": int(label == sample.label),
-                "score": s,
-                "probability": p,
-            }
-            for sample, label, s, p in zip(some, labels, scores, shares, strict=True)
+    pictures = [np.asarray(preprocessing.fit(sample.open())) for sample in some]
+    labels = recognizer.logits(pictures).argmax(1).tolist()
+    marked = top_part(split_scores(recognizer, pictures, labels).shares, preprocessing.size)
+    with torch.inference_mode():
+        maps = recognizer.model.maps(to_batch(pictures, preprocessing))[0]
+    masks = {
+        "marked": [marked],
+        "moved": [np.stack([moved(mask, generator) for mask in marked]) for _ in range(2)],
+        "other": [np.roll(marked, 1, axis=0)],
+        "bright": [top_part(maps.square().sum(1), preprocessing.size)],
+    }
+    scores, shares = logits_of(recognizer, pictures, labels)
+    rows = [
+        {"run": run.name, "image": sample.name, "is_right": int(label == sample.label), "score": s, "probability": p}
+        for sample, label, s, p in zip(some, labels, scores, shares, strict=True)
+    ]
+    for way, several in masks.items():
+        after = [
+            logits_of(recognizer, [filled(p, m) for p, m in zip(pictures, own, strict=True)], labels) for own in several
         ]
-        for way, several in masks.items():
-            falls = [
-                logits_of(recognizer, [filled(p, m) for p, m in zip(pictures, own, strict=True)], labels)
-                for own in several
-            ]
-            for i, row in enumerate(rows):
-                row[f"score_fall_{way}"] = row["score"] - float(np.mean([s[i] for s, _ in falls]))
-                row[f"probability_fall_{way}"] = row["probability"] - float(np.mean([p[i] for _, p in falls]))
-        records += rows
-        print(f"{run.name}: {len(records)} of {len(samples)}", flush=True)
-    return records
+        for i, row in enumerate(rows):
+            row[f"score_fall_{way}"] = row["score"] - float(np.mean([s[i] for s, _ in after]))
+            row[f"probability_fall_{way}"] = row["probability"] - float(np.mean([p[i] for _, p in after]))
+    return rows
 
 
 def interval(values: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
@@ -151,12 +136,21 @@ def main() -> None:
     options = parser.parse_args()
     tests = load_dataset(options.spec).of(TEST)
     generator = np.random.default_rng(options.seed)
-    samples = [tests[i] for i in generator.permutation(len(tests))[: options.images]]
-    begin = time.perf_counter()
-    records = [record for run in options.runs for record in measure(run, samples, generator, options.batch)]
-    write_csv(options.out.with_suffix(".csv"), records)
+    samples = [tests[i] for i in generator.permutation(len(tests))[: options.images].tolist()]
+    table_file = options.out.with_suffix(".csv")
+    records: list[dict] = [dict(row) for row in read_csv(table_file)] if table_file.exists() else []
+    done = {(record["run"], record["image"]) for record in records}
+    recognizers = {run: open_run(run, batch=options.batch) for run in options.runs}
+    for start in range(0, len(samples), options.batch):
+        some = samples[start : start + options.batch]
+        for run, recognizer in recognizers.items():
+            if (run.name, some[0].name) not in done:
+                chance = np.random.default_rng([options.seed, start])
+                records += measure(run, recognizer, some, chance)
+                write_csv(table_file, records)
+                print(f"{run.name}: {start + len(some)} of {len(samples)}", flush=True)
     facts = machine.facts()
-    about = f"{facts['machine']}, torch {facts['torch']}; {time.perf_counter() - begin:.0f} s, seed {options.seed}."
+    about = f"{facts['machine']}, torch {facts['torch']}, seed {options.seed}."
     with written_whole(options.out.with_suffix(".md")) as temporary:
         temporary.write_text(f"{table(records)}\n{about}\n")
     print(table(records))

@@ -142,7 +142,7 @@ def _speakers(
     """The training photographs that spoke for and against each class, or why there are none."""
     if neighbours is None or neighbours.why_no_shares:
         return [((), ())] * len(pictures), no_neighbours(neighbours)
-    found = neighbours.shares(describe(recognizer, pictures), labels)
+    found = neighbours.shares(neighbours.products(describe(recognizer, pictures)), labels)
     return [neighbours.speakers(own, NUM_SHOWN) for own in found], ""
 
 

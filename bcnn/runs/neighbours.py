@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,22 @@ def write_dual(folder: Path, descriptors: Descriptors, beta: Tensor) -> None:
         "listing": descriptors.config.listing,
     }
     write_tensors(folder / DUAL, {"beta": beta.float()}, about, who="train", remedy="Make room.")
+
+
+@dataclass(frozen=True)
+class Products:
+    """Inner products of images with training photographs."""
+
+    views: Tensor  # (n, q): of training views with the mean descriptors of the images
+    lengths: Tensor  # (images,): of the mean descriptors of training photographs
+    own_lengths: Tensor  # (q,): of those of the images
+    num_views: int
+
+    def cosines(self) -> Tensor:
+        """How similar images and training photographs are, from -1 to 1, shape (q, images)."""
+        means = self.views.unflatten(0, (-1, self.num_views)).mean(1)  # (images, q)
+        cosines: Tensor = (means / (self.lengths[:, None] * self.own_lengths).clamp_min(1e-30)).mT
+        return cosines
 
 
 class Neighbours:
@@ -104,37 +121,25 @@ class Neighbours:
         known = {sample.name: sample for sample in self.dataset.of(TRAIN)} if self.dataset else {}
         return [known.get(self._descriptors.entries[row].name) for row in self.rows.rows]
 
-    def products(self, descriptors: Tensor) -> tuple[Tensor, Tensor]:
-        """Inner products with all training views, averaged over the views, shape (n, q), and lengths of those, (n,).
+    def products(self, descriptors: Tensor) -> Products:
+        """What images and training photographs have in common, in one pass over the descriptors of the latter.
 
         Args:
             descriptors: of images, shape (q, views, d).
         """
         mean = descriptors.double().mean(1)  # (q, d)
-        parts, lengths = [], []
+        own, lengths = [], []
         for rows in self.rows.parts():
-            parts.append(rows @ mean.float().mT)
-            lengths.append(rows.norm(dim=1))
-        return torch.cat(parts).double(), torch.cat(lengths).double()
+            own.append((rows @ mean.float().mT).double())
+            lengths.append(rows.unflatten(0, (-1, self.rows.num_views)).mean(1).norm(dim=1).double())
+        return Products(torch.cat(own), torch.cat(lengths), mean.norm(dim=1), self.rows.num_views)
 
-    def shares(self, descriptors: Tensor, labels: Sequence[int]) -> Tensor:
+    def shares(self, products: Products, labels: Sequence[int]) -> Tensor:
         """The share of every training photograph in the score of a class, shape (q, images)."""
-        products, _ = self.products(descriptors)
-        return self.shares_of(products, labels)
-
-    def shares_of(self, products: Tensor, labels: Sequence[int]) -> Tensor:
-        """The same from inner products, shape (q, images)."""
         assert self._beta is not None
-        each = self._beta[:, torch.tensor(list(labels))] * products  # (n, q)
-        shares: Tensor = each.unflatten(0, (-1, self.rows.num_views)).sum(1).mT
+        each = self._beta[:, torch.tensor(list(labels))] * products.views  # (n, q)
+        shares: Tensor = each.unflatten(0, (-1, products.num_views)).sum(1).mT
         return shares
-
-    def similarities(self, products: Tensor, lengths: Tensor, descriptors: Tensor) -> Tensor:
-        """Cosines between images and training photographs, of mean descriptors, shape (q, images)."""
-        own = descriptors.double().mean(1).norm(dim=1)
-        cosines = products / (lengths[:, None] * own).clamp_min(1e-30)
-        means: Tensor = cosines.unflatten(0, (-1, self.rows.num_views)).mean(1).mT
-        return means
 
     def speakers(self, shares: Tensor, most: int) -> tuple[tuple[Speaker, ...], tuple[Speaker, ...]]:
         """The photographs with the largest shares, and those with the most negative ones.

@@ -1,4 +1,4 @@
-"""The shares of regions: exact where the score is linear in A, adding up where the head is homogeneous, else refused."""
+"""The shares of regions: exact where the score is linear in A, adding up where the head is homogeneous."""
 
 import pytest
 import torch
