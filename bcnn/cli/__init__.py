@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ..files import FULL
-from . import bench, compare, datasets, explain, invert, methods, predict, progress, reproduce, train, weights
+from . import bench, compare, datasets, explain, invert, methods, predict, progress, reproduce, serve, train, weights
 
 ANYWHERE = {"--debug", "--quiet", "--verbose"}  # words that may stand before a command or after it
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("train")(train.train)
 app.command("predict", no_args_is_help=True)(predict.predict)
 app.command("evaluate", no_args_is_help=True)(predict.evaluate)
 app.command("explain", no_args_is_help=True)(explain.explain)
+app.command("serve", no_args_is_help=True)(serve.serve)
 app.command("invert", no_args_is_help=True)(invert.invert)
 app.command("compare", no_args_is_help=True)(compare.compare)
 app.command("reproduce", no_args_is_help=True)(reproduce.reproduce)

@@ -153,10 +153,14 @@ class Neighbours:
         worst = [i for i in reversed(order[-most:]) if shares[i] < 0]
         return tuple(self._speaker(i, shares) for i in best), tuple(self._speaker(i, shares) for i in worst)
 
-    def _speaker(self, i: int, shares: Tensor) -> Speaker:
+    def entry(self, i: int) -> tuple[str, str]:
+        """The name and the class of a training photograph."""
         assert self._descriptors is not None
         entry = self._descriptors.entries[self.rows.rows[i]]
-        return Speaker(entry.name, self.classes[entry.label], float(shares[i]), self.samples[i])
+        return entry.name, self.classes[entry.label]
+
+    def _speaker(self, i: int, shares: Tensor) -> Speaker:
+        return Speaker(*self.entry(i), float(shares[i]), self.samples[i])
 
 
 def no_neighbours(neighbours: Neighbours | None) -> str:

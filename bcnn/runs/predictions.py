@@ -90,6 +90,16 @@ def cell(name: str) -> str:
     return f"'{name}" if name.startswith(("=", "+", "-", "@")) else name
 
 
+def uncell(text: str) -> str:
+    """The name in the cell of a table, as `cell` wrote it.
+
+    Example:
+        >>> uncell(cell("-5 degrees")), uncell(cell("gull"))
+        ('-5 degrees', 'gull')
+    """
+    return text[1:] if text.startswith(("'=", "'+", "'-", "'@")) else text
+
+
 def text_of(name: str) -> str:
     """A name as it is, for other programs, if it is text at all."""
     try:
