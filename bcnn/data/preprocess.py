@@ -193,7 +193,7 @@ def _decoded(source: Path | BinaryIO, name: str, max_pixels: int | None) -> Imag
     except Exception as error:  # Pillow lets through whatever a damaged file makes happen
         if isinstance(error, OSError) and error.filename is not None:
             raise  # not there, not to be read: it names the file
-        said = str(error) if isinstance(source, Path) else re.sub(" <_io.*>|<_io.*> ", "", str(error))
+        said = str(error) if isinstance(source, Path) else re.sub(" <.*>", "", str(error))
         got = said if type(error) is OSError else f"{type(error).__name__}: {said}"
         raise OSError(f"{name}: expected an image that Pillow can read, got {got}.") from None
 

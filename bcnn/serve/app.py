@@ -126,6 +126,8 @@ async def _files(request: Request, limits: Limits) -> list[tuple[str, Any]]:
         form = await request.form(max_files=limits.num_images, max_fields=10)
     except (MultiPartException, StarletteHTTPException) as error:
         said = str(getattr(error, "detail", error))
+        if getattr(error, "status_code", 400) == 413:
+            raise
         if "Too many files" in said:
             raise HTTPException(413, f"A request may have {limits.num_images} images at most.") from None
         raise HTTPException(400, f"The form cannot be read: {said}") from None

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 POLICY = (
@@ -30,10 +31,6 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
     "cache-control": "no-store",
 }
-
-
-class TooLargeError(Exception):
-    """A request has more bytes than it may."""
 
 
 class Guard:
@@ -58,12 +55,8 @@ class Guard:
                 await self.app(scope, receive, send)
             return
 
-        began = False
-
         async def with_headers(message: Message) -> None:
-            nonlocal began
             if message["type"] == "http.response.start":
-                began = True
                 given = {name.decode().lower() for name, _ in message["headers"]}
                 own = [(n.encode(), value.encode()) for n, value in HEADERS.items() if n not in given]
                 message = {**message, "headers": [*message["headers"], *own]}
@@ -74,11 +67,7 @@ class Guard:
         if refused is not None:
             await _answer(with_headers, *refused)
             return
-        try:
-            await self.app(scope, self._bounded(receive), with_headers)
-        except TooLargeError:
-            if not began:
-                await _answer(with_headers, *self._too_large())
+        await self.app(scope, self._bounded(receive), with_headers)
 
     def refusal(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
         """The code and the reason if a request is not to be answered."""
@@ -118,7 +107,7 @@ class Guard:
             message = await receive()
             total += len(message.get("body", b""))
             if total > self.max_bytes:
-                raise TooLargeError
+                raise HTTPException(*self._too_large())
             return message
 
         return counted
