@@ -44,6 +44,7 @@ class LinearClassifier:
     rescale: str = "none"
     absent: tuple[int, ...] = ()  # classes without samples
     time_s: dict[str, float] = field(default_factory=dict)
+    beta: Tensor | None = None  # (n, k) float64: weight = beta^T X, so a score is a sum over the training rows
 
     def scores(self, descriptors: Any) -> Tensor:
         """Decision values, float64, shape (n, k)."""
@@ -127,6 +128,7 @@ def fit_classifier(
         weight, bias, measured.temperature, measured.calibrated, measured.accuracy,
         _with_absent(measured.scores, present, num_classes), solution.converged, solution.gap, solution.num_iters,
         kind, C, rescale, tuple(sorted(set(range(num_classes)) - set(present.tolist()))), spent,
+        beta.new_zeros(len(given), num_classes).index_copy_(1, present, everywhere),
     )  # fmt: skip
 
 

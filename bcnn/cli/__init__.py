@@ -16,7 +16,22 @@ from typing import Annotated, Any
 import typer
 
 from ..files import FULL
-from . import bench, compare, datasets, export, invert, methods, predict, progress, reproduce, share, train, weights
+from . import (
+    bench,
+    compare,
+    datasets,
+    explain,
+    export,
+    invert,
+    methods,
+    predict,
+    progress,
+    reproduce,
+    serve,
+    share,
+    train,
+    weights,
+)
 
 ANYWHERE = {"--debug", "--quiet", "--verbose"}  # words that may stand before a command or after it
 app = typer.Typer(
@@ -28,6 +43,8 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("predict", no_args_is_help=True)(predict.predict)
 app.command("evaluate", no_args_is_help=True)(predict.evaluate)
+app.command("explain", no_args_is_help=True)(explain.explain)
+app.command("serve", no_args_is_help=True)(serve.serve)
 app.command("invert", no_args_is_help=True)(invert.invert)
 app.command("export", no_args_is_help=True)(export.export)
 app.command("push", no_args_is_help=True)(share.push)

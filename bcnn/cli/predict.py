@@ -63,7 +63,7 @@ def predict(
     recognizer = work.open_run(run, **{**options, "device": check_device(options["device"])})
     most = len(recognizer.classes)
     count = most if top == "all" else min(int(top), most)
-    paths = work.find_images(_from_stdin(images))
+    paths = work.find_images(names_from_stdin(images))
     with progress_bars(show=len(paths) > options["batch"] and _shows_progress(out)) as progress:
         if out is None:
             broken: list[str] = []
@@ -120,7 +120,7 @@ def evaluate(
     )  # fmt: skip
 
 
-def _from_stdin(images: list[str]) -> list[str]:
+def names_from_stdin(images: list[str]) -> list[str]:
     """In the place of "-", names by lines, or between zeros as `find -print0` has them."""
     names: list[str] = []
     for image in images:

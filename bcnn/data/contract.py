@@ -148,6 +148,16 @@ def cell(name: str) -> str:
     return f"'{name}" if name.startswith(("=", "+", "-", "@")) else name
 
 
+def uncell(text: str) -> str:
+    """The name in the cell of a table, as `cell` wrote it.
+
+    Example:
+        >>> uncell(cell("-5 degrees")), uncell(cell("gull"))
+        ('-5 degrees', 'gull')
+    """
+    return text[1:] if text.startswith(("'=", "'+", "'-", "'@")) else text
+
+
 def _checksum(path: Path) -> int:
     check_file(path.stat())
     total = 0

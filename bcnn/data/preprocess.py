@@ -7,13 +7,14 @@ image resized to 512x512".
 from __future__ import annotations
 
 import os
+import re
 import stat
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import torch
 from torch import Tensor
@@ -100,6 +101,23 @@ class Preprocessing:
             min(1.0, max(0.0, (edge * factors[i % 2] - offsets[i % 2]) / self.size)) for i, edge in enumerate(box)
         )
 
+    def seen(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
+        """The part of a photograph of that width and height that is in the square: left, top, right, bottom in pixels.
+
+        Example:
+            >>> Preprocessing(size=100, resize="shorter").seen((300, 200)), Preprocessing(size=100).seen((300, 200))
+            ((50, 0, 250, 200), (0, 0, 300, 200))
+        """
+        to = self.resize_to or self.size
+        factors = [to / side for side in size] if self.resize == "squash" else [to / min(size)] * 2
+        starts = [(max(to, round(side * f)) - self.size) // 2 / f for side, f in zip(size, factors, strict=True)]
+        left, top = (min(round(start), side - 1) for start, side in zip(starts, size, strict=True))
+        ends = (start + self.size / f for start, f in zip(starts, factors, strict=True))
+        right, bottom = (
+            max(low + 1, min(side, round(e))) for low, side, e in zip((left, top), size, ends, strict=True)
+        )
+        return left, top, right, bottom
+
     def normalize(self, image: Image) -> Tensor:
         """Pixels as numbers: scaled, mean subtracted, divided by the deviation; shape (3, H, W)."""
         import numpy
@@ -149,13 +167,25 @@ def open_image(path: Path) -> Image:
     Raises: OSError that names the file if it is broken, too large (by Pillow's bound against decompression bombs), no
         regular file, not there or not to be read.
     """
+    return _decoded(path, str(path), None)
+
+
+def decode_image(file: BinaryIO, name: str, max_pixels: int) -> Image:
+    """The same from an open file, such as one that was sent; one of more pixels is refused before they are decoded."""
+    return _decoded(file, name, max_pixels)
+
+
+def _decoded(source: Path | BinaryIO, name: str, max_pixels: int | None) -> Image:
     import PIL.Image
     from PIL.ImageOps import exif_transpose
 
     _quiet_pillow()
     try:
-        check_file(path.stat())
-        with PIL.Image.open(path, formats=[name for name in FORMATS if name in _known_formats()]) as image:
+        if isinstance(source, Path):
+            check_file(source.stat())
+        with PIL.Image.open(source, formats=[name for name in FORMATS if name in _known_formats()]) as image:
+            if max_pixels is not None and image.width * image.height > max_pixels:
+                raise OSError(f"{image.width} x {image.height} pixels, where {max_pixels} in all are the most")
             image.load()
             with suppress(Exception):  # whatever damaged EXIF data make happen: the picture is there nevertheless
                 exif_transpose(image, in_place=True)  # turned even where what is left of the EXIF cannot be written
@@ -163,8 +193,9 @@ def open_image(path: Path) -> Image:
     except Exception as error:  # Pillow lets through whatever a damaged file makes happen
         if isinstance(error, OSError) and error.filename is not None:
             raise  # not there, not to be read: it names the file
-        got = str(error) if type(error) is OSError else f"{type(error).__name__}: {error}"
-        raise OSError(f"{path}: expected an image that Pillow can read, got {got}.") from None
+        said = str(error) if isinstance(source, Path) else re.sub(" <.*>", "", str(error))
+        got = said if type(error) is OSError else f"{type(error).__name__}: {said}"
+        raise OSError(f"{name}: expected an image that Pillow can read, got {got}.") from None
 
 
 def check_file(status: os.stat_result) -> None:

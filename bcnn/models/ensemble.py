@@ -84,7 +84,7 @@ class Ensemble(nn.Module):
         total: Tensor | None = None
         for weight, member in zip(self.weights, self.members, strict=True):
             assert isinstance(member, BCNN)
-            scores = weight * member(_prepared(images, own, member.config.preprocessing))
+            scores = weight * member(prepared(images, own, member.config.preprocessing))
             total = scores if total is None else total + scores
         assert total is not None
         return total
@@ -100,7 +100,7 @@ class Ensemble(nn.Module):
         return EnsembleConfig(members, tuple(self.weights.tolist()))
 
 
-def _prepared(images: Tensor, given: Preprocessing, wanted: Preprocessing) -> Tensor:
+def prepared(images: Tensor, given: Preprocessing, wanted: Preprocessing) -> Tensor:
     """Images that were prepared for one network, as another wants them."""
     if given.size != wanted.size:
         size = (wanted.size, wanted.size)

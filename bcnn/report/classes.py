@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ from . import figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL.Image import Image
+
+    Mark = Callable[[Image], Image]
 
 
 def plot_confusion(confusion: numpy.ndarray, classes: Sequence[str], path: Path) -> None:
@@ -33,7 +36,7 @@ def confusion_figure(confusion: numpy.ndarray, classes: Sequence[str]) -> Figure
     image = axes.imshow(shares, cmap="viridis", vmin=0, vmax=1)
     figure.colorbar(image, ax=axes, fraction=0.04, label="share of the true class")
     if k <= 100:
-        labels = [_short(name, 24) for name in classes]
+        labels = [shortened(name, 24) for name in classes]
         size = 8 if k <= 50 else 6
         axes.set_xticks(range(k), labels, rotation=90, fontsize=size)
         axes.set_yticks(range(k), labels, fontsize=size)
@@ -46,39 +49,57 @@ def confusion_figure(confusion: numpy.ndarray, classes: Sequence[str]) -> Figure
     return figure
 
 
-def plot_mistakes(guesses: Sequence[Prediction], samples: Mapping[str, Sample], path: Path, *, most: int = 20) -> None:
-    """The wrong predictions that were surest of themselves, each with what it is and what it was taken for."""
+def plot_mistakes(
+    guesses: Sequence[Prediction],
+    samples: Mapping[str, Sample],
+    path: Path,
+    *,
+    most: int = 20,
+    marks: Callable[[Sequence[Prediction]], Mapping[str, Mark]] | None = None,
+) -> None:
+    """The wrong predictions that were surest of themselves, each with what it is and what it was taken for.
+
+    Args:
+        guesses: all predictions.
+        samples: the photographs by name.
+        path: where to.
+        most: how many are shown.
+        marks: from predictions to what shows on each photograph, by name, which regions decided; None: nothing does.
+    """
     from matplotlib.figure import Figure
 
     wrong = [guess for guess in guesses if not guess.is_right]
     worst = sorted(wrong, key=lambda guess: -guess.top[0][1])[:most]
-    columns = 5
+    marked = marks(worst) if marks and worst else {}
+    columns = 3 if marked else 5
     rows = max(1, -(-len(worst) // columns))
-    figure = Figure(figsize=(3 * columns, 3.3 * rows + 0.5), layout="constrained")
+    figure = Figure(figsize=(15, (2.6 if marked else 3.3) * rows + 0.5), layout="constrained")
     figure.suptitle(f"{len(wrong)} of {len(guesses)} wrong; the surest of them" if wrong else "no mistakes")
     # Without ticks from the start: laying out those that nobody sees takes most of the time.
     for axes in figure.subplots(rows, columns, squeeze=False, subplot_kw={"xticks": [], "yticks": []}).flat:
         axes.axis("off")
     for axes, guess in zip(figure.axes, worst, strict=False):
-        thumbnail = _thumbnail(samples[guess.name])
-        if thumbnail is not None:
-            axes.imshow(thumbnail)
+        picture = thumbnail(samples[guess.name], marked.get(guess.name))
+        if picture is not None:
+            axes.imshow(picture)
         name, share = guess.top[0]
         axes.set_title(
-            f"is {_short(guess.truth or '', 28)}\ntaken for {_short(name, 28)}, {100 * share:.0f} %", fontsize=8
+            f"is {shortened(guess.truth or '', 28)}\ntaken for {shortened(name, 28)}, {100 * share:.0f} %", fontsize=8
         )
     figures.save(figure, path)
 
 
-def _thumbnail(sample: Sample) -> Any:
+def thumbnail(sample: Sample, mark: Callable[[Image], Image] | None = None) -> Any:
+    """A small copy of a photograph as pixels, marked where that is wanted; None where it cannot be read."""
     try:
         image = sample.open()
     except OSError:
         return None
     image.thumbnail((280, 280))
-    return numpy.asarray(image)
+    return numpy.asarray(mark(image) if mark else image)
 
 
-def _short(name: str, most: int) -> str:
+def shortened(name: str, most: int) -> str:
+    """A name for the title of a plot, with at most so many letters."""
     name = shown(name).replace("$", r"\$")  # a dollar would start a formula
     return name if len(name) <= most else f"{name[: most - 3]}..."

@@ -56,6 +56,7 @@ from .config import RunConfig
 from .finish import Trained, measured, write_results
 from .networks import networks
 from .place import held
+from .predict import Recognizer
 from .predictions import predictions_of
 from .train import MAY_HOLD, check_trainable, claim, fit_all
 
@@ -328,7 +329,8 @@ class _Boosting:
             config=metrics.config,
         )
         save(ensemble, self.out / MODEL, notes=asdict(notes))
-        write_results(self.out, metrics, predictions, evaluation, dataset)
+        seer = Recognizer(ensemble, dataset.classes, notes.temperature, config.extraction)
+        write_results(self.out, metrics, predictions, evaluation, dataset, seer)
         return Trained(metrics.preset, self.out, metrics, predictions)
 
     def _share(self, one: Round) -> float:

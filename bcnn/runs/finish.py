@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ from ..progress import Progress, within
 from ..report import classes as pictures
 from . import config as configs
 from .config import RunConfig
+from .explain import marks_of
+from .neighbours import write_dual
+from .predict import Recognizer
 from .predictions import predictions_of, to_csv
 
 
@@ -53,7 +57,8 @@ class Trained:
     predictions: list[Prediction]
 
 
-_Scored = tuple[BCNN, FittedClassifier, dict[str, float]]  # with its scorer, what is known of that, seconds
+# With its scorer, what is known of that, seconds, and the dual of the scorer where it has one.
+_Scored = tuple[BCNN, FittedClassifier, dict[str, float], Tensor | None]
 
 
 def finish(
@@ -71,7 +76,7 @@ def finish(
     A network that comes with a scorer was trained with it, and keeps it: no classifier is fitted then.
     """
     scored = _trained(model) if model.scorer is not None else _fitted(preset, config, model, descriptors, progress)
-    whole, about, time_s = scored
+    whole, about, time_s, beta = scored
     tested, rows = test(whole, descriptors), descriptors.matrix(TEST).rows
     names = [descriptors.entries[row].name for row in rows]
     predictions = predictions_of(tested.scores / about.temperature, names, dataset.classes, tested.labels)
@@ -106,7 +111,10 @@ def finish(
         config=metrics.config,
     )
     save(whole, folder / MODEL, notes=asdict(notes))
-    write_results(folder, metrics, predictions, evaluation, dataset)
+    if beta is not None:
+        write_dual(folder, descriptors, beta)
+    seer = Recognizer(whole, dataset.classes, about.temperature, config.extraction)
+    write_results(folder, metrics, predictions, evaluation, dataset, seer)
     return Trained(preset, folder, metrics, predictions)
 
 
@@ -126,7 +134,9 @@ def _fitted(preset: str, config: RunConfig, model: BCNN, descriptors: Descriptor
     spent = {"fit": time.perf_counter() - start, **{f"fit: {stage}": s for stage, s in fitted.time_s.items()}}
     about = read_as(FittedClassifier, {**vars(fitted), "untrained": [classes[i] for i in fitted.absent]})
     rows = descriptors.matrix(TRAIN).parts()
-    return with_scorer(model, len(classes), fitted.weight, fitted.bias, rows), about, spent
+    whole = with_scorer(model, len(classes), fitted.weight, fitted.bias, rows)
+    scorer: Any = whole.scorer
+    return whole, about, spent, fitted.beta if scorer.is_linear else None
 
 
 def _trained(model: BCNN) -> _Scored:
@@ -135,7 +145,7 @@ def _trained(model: BCNN) -> _Scored:
         kind=model.config.scorer, C=None, converged=True, gap=None, num_iters=None, temperature=1.0,
         calibrated=False, cv_accuracy=None,
     )  # fmt: skip
-    return model, about, {"fit": 0.0}
+    return model, about, {"fit": 0.0}, None
 
 
 @torch.inference_mode()
@@ -166,12 +176,15 @@ def write_results(
     predictions: list[Prediction],
     evaluation: Evaluation | None,
     dataset: Dataset,
+    recognizer: Recognizer,
 ) -> None:
     """Write metrics.json, predictions.csv and, where there are test images, the pictures."""
     with written_whole(folder / "predictions.csv") as temporary:
         temporary.write_text(to_csv(predictions), encoding="utf-8")
     if evaluation is not None:
         pictures.plot_confusion(evaluation.confusion.numpy(), dataset.classes, folder / "confusion.png")
-        pictures.plot_mistakes(predictions, {s.name: s for s in dataset.samples}, folder / "mistakes.png")
+        samples = {sample.name: sample for sample in dataset.samples}
+        marks = partial(marks_of, recognizer, samples)
+        pictures.plot_mistakes(predictions, samples, folder / "mistakes.png", marks=marks)
     with written_whole(folder / METRICS) as temporary:
         temporary.write_text(json.dumps(metrics.to_json(), indent=1) + "\n")

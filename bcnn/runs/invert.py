@@ -108,18 +108,18 @@ def invert(  # noqa: PLR0913 - the options of the command, each under its own na
     return Picture(path, before, after, say(recognizer, picture, path))
 
 
-def find_class(name: str, classes: tuple[str, ...]) -> int:
+def find_class(name: str, classes: tuple[str, ...], *, who: str = "invert") -> int:
     """The number of a class by its name, or by a part of it that no other has."""
     if name in classes:
         return classes.index(name)
     found = [i for i, own in enumerate(classes) if name.lower() in own.lower()]
     if len(found) > 1:
         some = ", ".join(classes[i] for i in found[:5])
-        raise ValueError(f"invert: expected the name of one class, got {name!r}, which is in {len(found)}: {some}.")
+        raise ValueError(f"{who}: expected the name of one class, got {name!r}, which is in {len(found)}: {some}.")
     if not found:
         close = difflib.get_close_matches(name, classes, n=3, cutoff=0.3) or list(classes[:3])
         raise ValueError(
-            f"invert: expected one of the {len(classes)} classes of the network, such as {', '.join(close)}, got "
+            f"{who}: expected one of the {len(classes)} classes of the network, such as {', '.join(close)}, got "
             f"{name!r}."
         )
     return found[0]

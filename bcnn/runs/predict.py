@@ -187,7 +187,7 @@ def _evaluate(
         versions=machine.facts(),
         test=measured(evaluation, recognizer.classes),
     )
-    write_results(out, metrics, predictions, evaluation, dataset)
+    write_results(out, metrics, predictions, evaluation, dataset, recognizer)
     return metrics
 
 

@@ -1,0 +1,1 @@
+"""A trained network as a web page and a JSON API on this machine: `bcnn serve`."""
