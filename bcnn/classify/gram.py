@@ -84,8 +84,8 @@ def row_blocks(matrix: DescriptorMatrix, num_bytes: int = BLOCK_BYTES) -> Iterat
     most = max(1, num_bytes // (4 * max(d, 1)))
     start = 0
     for block in _gathered(matrix, most):
-        wrong = (~block.isfinite()).any(1).nonzero() if not torch.isfinite(block.sum()) else []
-        if len(wrong):
+        if not torch.isfinite(block.sum()) and not block.isfinite().all():  # a sum costs nothing, and may overflow
+            wrong = (~block.isfinite()).any(1).nonzero()
             raise ValueError(
                 f"descriptors: expected finite numbers, got others in row {start + int(wrong[0])}; the image or its "
                 "descriptors are damaged: extract them again, or leave the row out."
