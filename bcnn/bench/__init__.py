@@ -11,13 +11,14 @@ from importlib import import_module
 from typing import Any
 
 from ..progress import Progress, silent
-from .settings import Extract, Matfun, Pooling, Settings, Step, Svm
+from .settings import Extract, Matfun, Pooling, Scale, Settings, Step, Svm
 
 BENCHMARKS: dict[str, type[Settings]] = {
     "matfun": Matfun,
     "pooling": Pooling,
     "extract": Extract,
     "svm": Svm,
+    "scale": Scale,
     "step": Step,
 }
 

@@ -94,8 +94,22 @@ class Svm(Settings):
 
     shapes: str = setting(
         "2000x131328x100,2000x528x25,10000x528x125,40000x528x500",
-        "SAMPLESxLENGTHxCLASSES: descriptors to train with, numbers in each, classes to tell apart; several by commas.",
+        "SAMPLESxLENGTHxCLASSES: descriptors to train with, numbers in each, classes to tell apart; several by commas, "
+        "or goal for all that the documentation aims at.",
         quick="200x2000x10,400x40x10",
+    )
+
+
+@dataclass(frozen=True)
+class Scale(Settings):
+    """How training, calibration and prediction grow with images, classes and the length of descriptors."""
+
+    images: tuple[int, ...] = setting(
+        (1000, 4000, 16_000, 64_000), "Numbers of images; the first goes with the others.", quick=(400, 800), at_least=1
+    )
+    classes: tuple[int, ...] = setting((10, 100, 1000), "Numbers of classes, likewise.", quick=(10, 20), at_least=3)
+    lengths: tuple[int, ...] = setting(
+        (528, 2080, 8256, 32_896), "Numbers in a descriptor, likewise.", quick=(40, 80), at_least=1
     )
 
 

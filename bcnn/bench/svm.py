@@ -6,7 +6,12 @@ to a file, and every contender reads it in a process of its own. LinearSVC is gi
 and scaled to all; its preparations are counted once. Other work on the machine moves the times by half, so that every
 case has the same number of rounds, and the slowest is told, too.
 
+A case that memory does not allow is refused before the work, and the table says why. `--shapes goal` is every
+combination of 1,000, 10,000 and 100,000 descriptors of 528, 8,192 and 131,328 numbers in 10, 100 and 1,000 classes.
+
 Run:      bcnn bench svm --out runs/bench         (--quick: seconds)
+          bcnn bench svm --shapes goal --out runs/bench          (a day and 60 GB of disk; not run as a whole yet)
+          bcnn bench svm --shapes 100000x8192x1000 --out runs/bench
 Cost:     about ten minutes on two cores, 9 GB of memory (LinearSVC's), 1 GB of disk
 Expected: benchmarks/results/
 """
@@ -15,6 +20,7 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -30,6 +36,7 @@ import torch
 
 from ..classify.fit import fit_classifier
 from ..classify.gram import as_matrix
+from ..machine import available_memory
 from ..progress import Progress, silent
 from ..report.tables import Column, Layout, Record
 from .settings import Svm
@@ -38,6 +45,8 @@ Array = np.ndarray[Any, Any]
 
 NUM_PROBLEMS = 2  # one-vs-rest problems that LinearSVC solves
 ROUNDS = 2  # of every case
+LONG_S = 600  # a round that takes longer is not repeated
+GOAL = ",".join(f"{n}x{d}x{k}" for n in (1000, 10_000, 100_000) for d in (528, 8192, 131_328) for k in (10, 100, 1000))
 TOL = 1e-4  # LinearSVC's default
 C = 1.0
 WIDE = 131_328
@@ -62,7 +71,7 @@ def read_shapes(text: str) -> list[Shape]:
         [Shape(num_samples=2000, descriptor_length=528, num_classes=25)]
     """
     shapes = []
-    for one in text.split(","):
+    for one in (GOAL if text == "goal" else text).split(","):
         parts = one.strip().split("x")
         if len(parts) != 3 or not all(part.isdecimal() and int(part) > 0 for part in parts):
             raise ValueError(
@@ -89,6 +98,13 @@ class Outcome:
     gap: float | None = None  # duality gap, the largest
 
 
+@dataclass(frozen=True)
+class Refused:
+    """A case that was not begun."""
+
+    why: str
+
+
 def run(settings: Svm, progress: Progress = silent) -> list[dict[str, Any]]:
     """For every shape LinearSVC, then ours without and with the cross-validation that calibrates probabilities."""
     return [record for shape in read_shapes(settings.shapes) for record in _run_shape(shape, settings.quick, progress)]
@@ -97,12 +113,15 @@ def run(settings: Svm, progress: Progress = silent) -> list[dict[str, Any]]:
 def _run_shape(settings: Shape, quick: bool, progress: Progress) -> list[dict[str, Any]]:
     n, d, k = settings.num_samples, settings.descriptor_length, settings.num_classes
     group = f"{n} descriptors of {d} numbers, {k} classes, hinge, C={C:g}"
-    contenders: dict[str, Callable[[Path, Shape, int], Outcome]] = {
+    contenders: dict[str, Callable[[Path, Shape, int], Outcome | Refused]] = {
         f"LinearSVC, tol={TOL:g}, {NUM_PROBLEMS} problems scaled to all": linear_svc,
         "bcnn, all classes": gram_svm,
-        "bcnn, all classes, and 5-fold calibration": partial(gram_svm, calibrate=True),
+        "bcnn, all classes, and calibration": partial(gram_svm, calibrate=True),
     }
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome | Refused] = {}
+    too_much = _disk_refuses(settings)
+    if too_much:
+        return [{"group": group, "case": "none", "refused": too_much}]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "descriptors.npy"
         _apart(write_descriptors, path, settings)
@@ -114,16 +133,33 @@ def _run_shape(settings: Shape, quick: bool, progress: Progress) -> list[dict[st
 
     theirs, *_ = outcomes.values()
     records = [
-        {
-            "group": group, "case": case, "num_problems": NUM_PROBLEMS if own is theirs else k, "total_s": own.total_s,
-            "slowest_s": own.slowest_s, "ratio": own.total_s / theirs.total_s, "memory_mb": own.memory_mb,
-            "memory_ratio": own.memory_mb / theirs.memory_mb, "gap": own.gap, "sklearn": sklearn.__version__,
-            "difference": None if own is theirs else float(abs(own.decisions - theirs.decisions).max()),
-        }
+        {"group": group, "case": case, "sklearn": sklearn.__version__, **_record(own, theirs, k)}
         for case, own in outcomes.items()
-    ]  # fmt: skip
+    ]
     records[1] |= {} if quick else GOALS_MANY if n > d else GOALS
     return records
+
+
+def _record(own: Outcome | Refused, theirs: Outcome | Refused, num_classes: int) -> dict[str, Any]:
+    """What is known of one case; ratios and differences where both were measured."""
+    if isinstance(own, Refused):
+        return {"refused": own.why}
+    known = {
+        "num_problems": NUM_PROBLEMS if own is theirs else num_classes, "total_s": own.total_s,
+        "slowest_s": own.slowest_s, "memory_mb": own.memory_mb, "gap": own.gap,
+    }  # fmt: skip
+    if isinstance(theirs, Refused):
+        return known
+    return known | {
+        "ratio": own.total_s / theirs.total_s, "memory_ratio": own.memory_mb / theirs.memory_mb,
+        "difference": None if own is theirs else float(abs(own.decisions - theirs.decisions).max()),
+    }  # fmt: skip
+
+
+def _disk_refuses(settings: Shape) -> str:
+    """Why there is no place for the descriptors; empty if there is."""
+    need, free = 4.0 * settings.num_samples * settings.descriptor_length, shutil.disk_usage(tempfile.gettempdir()).free
+    return f"{need / 1e9:.0f} GB of descriptors, {free / 1e9:.0f} GB of free disk" if need > 0.9 * free else ""
 
 
 def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -153,22 +189,30 @@ def labels_of(settings: Shape) -> Array:
     return np.arange(settings.num_samples) % settings.num_classes
 
 
-def gram_svm(path: Path, settings: Shape, threads: int, calibrate: bool = False) -> Outcome:
-    """Ours, for all classes; with held-out scores by five folds if calibrated."""
+def gram_svm(path: Path, settings: Shape, threads: int, calibrate: bool = False) -> Outcome | Refused:
+    """Ours, for all classes; with held-out scores if calibrated."""
     torch.set_num_threads(threads)
     spent = []
     for _ in range(ROUNDS):
         begin = time.perf_counter()
         descriptors = as_matrix(np.load(path, mmap_mode="r"))
-        fitted = fit_classifier(descriptors, labels_of(settings), settings.num_classes, C=C, calibrate=calibrate)
+        try:
+            fitted = fit_classifier(descriptors, labels_of(settings), settings.num_classes, C=C, calibrate=calibrate)
+        except MemoryError as error:
+            return Refused(str(error))
         spent.append(time.perf_counter() - begin)
+        if spent[-1] > LONG_S:
+            break
     memory = peak_mb()
     decisions = fitted.scores(descriptors)[:, :NUM_PROBLEMS].numpy()
     return Outcome(min(spent), max(spent), memory, decisions, fitted.gap)
 
 
-def linear_svc(path: Path, settings: Shape, _threads: int) -> Outcome:
+def linear_svc(path: Path, settings: Shape, _threads: int) -> Outcome | Refused:
     """scikit-learn's, for a few classes; liblinear runs on one thread."""
+    need, free = 28.0 * settings.num_samples * settings.descriptor_length, available_memory()
+    if free is not None and need > free:  # float32, its copy in float64, and liblinear's own with indices
+        return Refused(f"{need / 1e9:.0f} GB of memory for three copies of the descriptors, {free / 1e9:.0f} GB free")
     descriptors = np.load(path)
     problems = range(NUM_PROBLEMS)
     prepared, solved = [], []  # one value per round; one per round and problem
@@ -177,6 +221,8 @@ def linear_svc(path: Path, settings: Shape, _threads: int) -> Outcome:
         prepared.append(_fit_svc(descriptors, settings, 0, num_iters=1)[0])
         fits = [_fit_svc(descriptors, settings, j, num_iters=10_000) for j in problems]
         solved.append([spent for spent, _ in fits])
+        if sum(solved[-1]) > LONG_S:
+            break
     decisions = np.stack([values for _, values in fits], 1)
     fastest, slowest = (
         scaled(pick(prepared), pick(np.mean(solved, 1)), settings.num_classes) for pick in (np.min, np.max)
@@ -231,6 +277,7 @@ LAYOUT = Layout(
         Column("memory_goal", "goal"),
         Column("difference", "decision values off by", ".1e"),  # the largest
         Column("gap"),
+        Column("refused", "refused"),
         Column("sklearn"),
     ),
     note="Descriptors are read from a file, each case in a process of its own; MB: the most that was resident. "

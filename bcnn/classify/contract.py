@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -46,4 +46,5 @@ class ClassifierKind:
     solve: Callable[..., Solution]
     about: str
     one_vs_rest: bool  # scores of two classes are f and -f
+    streamed: Callable[..., Any] | None = None  # `stream.StreamedSVM`, or none: descriptors have to be kept
     temperature: float = 0.5  # of the scores, where there are too few images to measure it; margins aim at +-1

@@ -32,6 +32,7 @@ class Dual:
     squared: bool
     unit: float  # K and C were divided and multiplied by it
     sizes: Tensor  # (n,) squared lengths of the samples: K's diagonal, with the ridge of the heaviest sample
+    ridge: Tensor | None = None  # what the squared hinge adds to K's diagonal, one number or one a row
 
     @property
     def upper(self) -> float | Tensor:
@@ -60,7 +61,12 @@ class Dual:
     def single(self) -> Dual:
         """The same problems in float32, for what need not be exact."""
         C = self.C.float() if isinstance(self.C, Tensor) else self.C
-        return replace(self, K=self.K.single(), Y=self.Y.float(), C=C, sizes=self.sizes.float())
+        ridge = None if self.ridge is None else self.ridge.float()
+        return replace(self, K=self.K.single(), Y=self.Y.float(), C=C, sizes=self.sizes.float(), ridge=ridge)
+
+    def ridge_times(self, B: Tensor) -> Tensor | float:
+        """What the ridge adds to decision values in K B."""
+        return 0.0 if self.ridge is None else self.ridge[:, None] * B
 
     def gap(self, B: Tensor, F: Tensor) -> Tensor:
         """Primal minus dual objective of each class at feasible B, where F = K B; shape (k,).
@@ -101,4 +107,4 @@ def make_dual(K: Kernel, Y: Tensor, C: float, *, squared: bool, sample_weight: T
     if squared:
         ridge = torch.as_tensor(1 / (2 * own), dtype=Y.dtype).flatten()  # one number, or one a row
         sizes += ridge.min()
-    return Dual(K.with_bias(unit, ridge), Y, own, squared, unit, sizes)
+    return Dual(K.with_bias(unit, ridge), Y, own, squared, unit, sizes, ridge)

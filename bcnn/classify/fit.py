@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from ..errors import unknown_name
 from ..progress import Progress, silent
 from . import CLASSIFIERS
 from .calibrate import Calibration, cross_validate
-from .gram import DescriptorMatrix, as_matrix, combine, kernel_of, scores
+from .contract import Solution
+from .gram import DescriptorMatrix, as_matrix, bytes_kept, combine, kernel_of, scores
+from .large import Large, fit_large, is_large
 from .rescale import RESCALES
 
 NEGLIGIBLE = 1e-30  # of the heaviest sample, or of 1 if that is less: lighter ones do not count
@@ -106,6 +108,19 @@ def fit_classifier(
             f"{'.' if weights is None else ', or let more of them count: those whose weight is zero do not.'}"
         )
     spent: dict[str, float] = {}
+    chosen = CLASSIFIERS[kind]
+    if is_large(matrix, chosen, len(counted), bytes_kept(*matrix.shape)):
+        everywhere = torch.full_like(given, -1)
+        everywhere[counted] = own
+        with _timed(spent, "train"):
+            large = fit_large(
+                matrix, everywhere, len(present), chosen, C=C, groups=groups, calibrate=calibrate, folds=folds,
+                seed=seed, rescale=RESCALES[rescale], progress=progress,
+                weights=None if weights is None else torch.zeros(len(given)).double().index_copy_(0, counted, weights),
+            )  # fmt: skip
+        weight = torch.zeros(num_classes, matrix.shape[1]).index_copy_(0, present, large.weight)
+        bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, large.bias)
+        return _classifier(weight, bias, large.measured, present, large, (kind, C, rescale), spent)
     with _timed(spent, "gram"):
         K = kernel_of(matrix, counted, progress)
     with _timed(spent, "train"):
@@ -116,7 +131,8 @@ def fit_classifier(
         with _timed(spent, "calibrate"):
             measured = cross_validate(
                 CLASSIFIERS[kind], K, own, len(present), C=C, groups=groups[counted], folds=folds, seed=seed,
-                sample_weight=weights, warm=solution.beta, rescale=RESCALES[rescale], progress=progress,
+                sample_weight=weights, warm=solution.beta, warm_bias=solution.bias, rescale=RESCALES[rescale],
+                progress=progress,
             )  # fmt: skip
     with _timed(spent, "weights"):
         weight = torch.zeros(num_classes, matrix.shape[1])
@@ -124,11 +140,24 @@ def fit_classifier(
         everywhere[counted] = beta
         weight[present] = combine(matrix, everywhere, progress)
         bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, bias_of_present.float())
+    found = _classifier(weight, bias, measured, present, solution, (kind, C, rescale), spent)
+    return replace(found, beta=beta.new_zeros(len(given), num_classes).index_copy_(1, present, everywhere))
+
+
+def _classifier(
+    weight: Tensor,
+    bias: Tensor,
+    measured: Calibration,
+    present: Tensor,
+    solution: Solution | Large,
+    what: tuple[str, float, str],
+    spent: dict[str, float],
+) -> LinearClassifier:
+    absent = tuple(sorted(set(range(len(bias))) - set(present.tolist())))
     return LinearClassifier(
         weight, bias, measured.temperature, measured.calibrated, measured.accuracy,
-        _with_absent(measured.scores, present, num_classes), solution.converged, solution.gap, solution.num_iters,
-        kind, C, rescale, tuple(sorted(set(range(num_classes)) - set(present.tolist()))), spent,
-        beta.new_zeros(len(given), num_classes).index_copy_(1, present, everywhere),
+        _with_absent(measured.scores, present, len(bias)), solution.converged, solution.gap, solution.num_iters,
+        *what, absent, spent,
     )  # fmt: skip
 
 

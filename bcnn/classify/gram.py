@@ -75,6 +75,50 @@ def as_matrix(array: Any) -> DescriptorMatrix:
     return ArrayMatrix(array if isinstance(array, (np.ndarray, Tensor)) else np.asarray(array))
 
 
+def row_blocks(matrix: DescriptorMatrix, num_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, Tensor]]:
+    """Blocks of rows with the first row of each, float32, all finite: the whole once, nothing of it kept.
+
+    What knows `parts`, rows a file at a time, is read file by file; an array is cut.
+    """
+    n, d = matrix.shape
+    most = max(1, num_bytes // (4 * max(d, 1)))
+    start = 0
+    for block in _gathered(matrix, most):
+        if not torch.isfinite(block.sum()) and not block.isfinite().all():  # a sum costs nothing, and may overflow
+            wrong = (~block.isfinite()).any(1).nonzero()
+            raise ValueError(
+                f"descriptors: expected finite numbers, got others in row {start + int(wrong[0])}; the image or its "
+                "descriptors are damaged: extract them again, or leave the row out."
+            )
+        yield start, block
+        start += len(block)
+    if start != n:
+        raise ValueError(f"descriptors: expected {n} rows, got {start}; they changed while they were read.")
+
+
+def _gathered(matrix: DescriptorMatrix, most: int) -> Iterator[Tensor]:
+    if isinstance(matrix, ArrayMatrix):
+        for top in range(0, matrix.shape[0], most):
+            part = matrix.array[top : top + most]
+            block = part.detach().cpu() if isinstance(part, Tensor) else torch.from_numpy(np.array(part))
+            _forget_pages(matrix.array if isinstance(matrix.array, np.ndarray) else np.empty(0))
+            yield block.float()
+        return
+    waiting: list[Tensor] = []
+    for part in matrix.parts():  # type: ignore[attr-defined]  # `can_stream` has asked
+        if waiting and sum(map(len, waiting)) + len(part) > most:
+            yield torch.cat(waiting).float()
+            waiting = []
+        waiting.append(part)
+    if waiting:
+        yield torch.cat(waiting).float()
+
+
+def can_stream(matrix: DescriptorMatrix) -> bool:
+    """Whether rows can be read a block at a time."""
+    return isinstance(matrix, ArrayMatrix) or hasattr(matrix, "parts")
+
+
 def gram(matrix: DescriptorMatrix, progress: Progress = silent) -> Tensor:
     """K = X X^T in float64, shape (n, n), symmetric to the last bit.
 
@@ -112,9 +156,14 @@ def kernel_of(matrix: DescriptorMatrix, rows: Tensor, progress: Progress = silen
     return Thin(X)
 
 
+def bytes_kept(n: int, d: int) -> float:
+    """What solvers and folds hold at a time, of the Gram matrix or of the descriptors."""
+    return 8.0 * n * (COPIES_THIN * d if n > THIN * (d + 1) else COPIES * n)
+
+
 def _check_memory(n: int, d: int, thin: bool) -> None:
     free = available_memory()
-    need = 8 * n * (COPIES_THIN * d if thin else COPIES * n)
+    need = bytes_kept(n, d)
     if free is None or need <= free:
         return
     what = f"{n} rows of {d} numbers" if thin else f"the {n} x {n} products of {n} rows with each other"

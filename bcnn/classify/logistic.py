@@ -45,6 +45,7 @@ def solve_logistic(
     tol: float = 1e-6,
     max_iters: int = 100,
     warm: Tensor | None = None,
+    warm_scores: Tensor | None = None,
     progress: Progress = silent,
 ) -> LogisticSolution:
     """Multinomial logistic regression of one Gram matrix; every class needs a sample.
@@ -57,7 +58,8 @@ def solve_logistic(
         sample_weight: positive numbers, float64, shape (n,), that multiply the losses; None: all are 1.
         tol: stop when a Newton step moves no decision value by more; the error is then far smaller.
         max_iters: Newton steps.
-        warm: taken for the sake of the other classifiers; Newton's method starts at zero.
+        warm: beta of a similar problem to start from, shape (n, k).
+        warm_scores: decision values of that problem, shape (n, k), which its intercepts are taken from.
         progress: hears of each step.
 
     Returns: the solution; `converged` is False, and a NotConvergedWarning given, if the last step was larger.
@@ -66,7 +68,7 @@ def solve_logistic(
     own = C / 2 if num_classes == 2 else C
     Y = torch.nn.functional.one_hot(labels.long(), num_classes).double()
     problem = _Problem(kernel.spectral_factor(), Y, own, Y.new_ones(1) if sample_weight is None else sample_weight)
-    x = torch.zeros(problem.L.shape[1] + 1, num_classes, dtype=torch.float64)
+    x = problem.start(warm, warm_scores)
     change, gap, num_iters = float("inf"), float("inf"), 0
     while change > tol and num_iters < max_iters:
         num_iters += 1
@@ -97,6 +99,15 @@ class _Problem:
         self.spectrum = L.square().sum(0)  # eigenvalues of K
         size = float(mass.max()) * (float(self.spectrum.sum().sqrt()) + len(Y) ** 0.5)
         self.rounding = 4 * torch.finfo(L.dtype).eps * C * size  # no gradient can be told from none below this
+
+    def start(self, warm: Tensor | None, values: Tensor | None) -> Tensor:
+        """Zero, or the weights and intercepts of a similar problem by its beta and decision values."""
+        x = self.L.new_zeros(self.L.shape[1] + 1, self.Y.shape[1])
+        if warm is not None:
+            x[:-1] = self.L.mT @ warm
+            if values is not None:
+                x[-1] = (values - self.L @ x[:-1]).mean(0)
+        return x
 
     def evaluate(self, x: Tensor) -> tuple[float, Tensor, Tensor]:
         """The objective, its gradient, and the probabilities."""

@@ -25,13 +25,17 @@ Rescale = Callable[[Kernel, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 def by_medians(K: Kernel, labels: Tensor, beta: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Beta and bias of the rescaled classifiers; one whose medians are the wrong way round stays as it is."""
-    scores = K @ beta + bias  # (n, k)
-    own = labels[:, None] == torch.arange(beta.shape[1])
+    width, low = widths_of(K @ beta + bias, labels)
+    return beta / width, (bias - low) / width
+
+
+def widths_of(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """m+ - m- and m- of scores (n, k), each of shape (k,); 1 and 0 where the medians are the wrong way round."""
+    own = labels[:, None] == torch.arange(scores.shape[1])
     high, low = _medians(scores, own), _medians(scores, ~own)
     usable = high - low > 1e-12 * scores.abs().amax()
     low = torch.where(usable, low, 0.0)
-    width = torch.where(usable, high - low, 1.0)
-    return beta / width, (bias - low) / width
+    return torch.where(usable, high - low, 1.0), low
 
 
 def _medians(scores: Tensor, counted: Tensor) -> Tensor:

@@ -33,6 +33,8 @@ from .together import polish_together
 
 TOL = 1e-6  # of decision values, whose targets are +-1
 NUM_ADMM = 100  # at most; the active set seldom needs more
+NEAR = 1e-2  # a tolerance from which on the method that comes near is enough
+NEAR_CHANGE = 1e-3  # of multipliers, when decision values are right to about ten times as much
 NUM_SOLVES = 12  # of the active set, which settles in a few or never
 NUM_AT_ONCE = 4 * 2**20  # multipliers, of all samples and some classes, where there are many samples
 
@@ -59,6 +61,7 @@ def solve_svm(
     tol: float = TOL,
     max_iters: int = 200,
     warm: Tensor | None = None,
+    warm_scores: Tensor | None = None,
     progress: Progress = silent,
 ) -> SVMSolution:
     """All one-vs-rest SVMs of one Gram matrix.
@@ -71,8 +74,10 @@ def solve_svm(
         squared: squared hinge instead of hinge.
         sample_weight: positive numbers, float64, shape (n,), that multiply the losses; None: all are 1.
         tol: aimed at in decision values of the samples, targets being +-1; ten times as much is still taken for good.
+            From 1e-2 on nothing is made exact: multipliers may then lie a little outside their bounds.
         max_iters: of each step, at most.
         warm: beta of a similar problem to start from, shape (n, k).
+        warm_scores: decision values of that problem, shape (n, k), if its beta had other samples besides these.
         progress: hears how many classes are done, of how many.
 
     Returns: the solution; `converged` is False, and a NotConvergedWarning given, if a class missed that.
@@ -87,8 +92,10 @@ def solve_svm(
     for classes in torch.arange(len(wanted)).split(at_once):
         some = replace(dual, Y=torch.where(labels.long()[:, None] == wanted[classes], 1.0, -1.0).double())
         run = _Run(some, tol, max_iters, partial(_say, progress, int(classes[0]), len(wanted)))
-        if not run.finish_by_rank():
-            run.finish_from_admm(None if warm is None else warm[:, wanted[classes]] * dual.unit)
+        start = None if warm is None else warm[:, wanted[classes]] * dual.unit
+        values = None if warm_scores is None else warm_scores[:, wanted[classes]]
+        if not (tol >= NEAR and run.finish_near(start, values)) and not run.finish_by_rank():
+            run.finish_from_admm(start)
         beta[:, classes] = run.B / dual.unit
         gaps.append(run.gap / dual.unit)
         good.append(run.good())
@@ -112,7 +119,18 @@ class _Run:
         self.B = torch.zeros_like(dual.Y)
         self.gap = dual.gap(self.B, self.B)
         self.num_iters = 0
+        self.near = False  # whether near is enough, and reached
         self.L: Tensor | None = None  # factor of K, if its rank is small
+
+    def finish_near(self, warm: Tensor | None, values: Tensor | None) -> bool:
+        """Come near the solutions of all classes and leave it at that; False if even that was not reached."""
+        state = self._near(warm, values)
+        if state.settled:
+            self.B, self.near, self.num_iters = admm.multipliers(self.dual, state), True, state.num_iters
+            feasible = self.dual.clip(self.B)
+            self.gap = self.dual.gap(feasible, self.dual.K @ feasible)
+            self.done(self.dual.num_classes)
+        return state.settled
 
     def finish_by_rank(self) -> bool:
         """Solve all classes by interior points where a formed K has a small rank; a squared hinge's never has."""
@@ -140,16 +158,19 @@ class _Run:
 
         self.num_iters = state.num_iters + products + self._each(finish)
 
-    def _near(self, warm: Tensor | None) -> admm.State:
+    def _near(self, warm: Tensor | None, values: Tensor | None = None) -> admm.State:
         """A state near the solutions; in float32 where products with all samples would take longest."""
         dual = self.dual.single() if self.dual.K.thin else self.dual
-        state = admm.start(dual, None if warm is None else warm.to(dual.Y.dtype))
-        admm.iterate(dual, state, num_iters=min(NUM_ADMM, self.max_iters), tol=1e-3)
-        return admm.State(self.dual.clip(state.Z.double()), state.U.double(), state.rho, state.num_iters)
+        given = (None if x is None else x.to(dual.Y.dtype) for x in (warm, values))
+        state = admm.start(dual, *given)
+        admm.iterate(dual, state, num_iters=min(NUM_ADMM, self.max_iters), tol=NEAR_CHANGE)
+        return replace(state, Z=self.dual.clip(state.Z.double()), U=state.U.double())
 
     def good(self, classes: slice = slice(None)) -> Tensor:
         """Which classes are as right as promised, ten times what is aimed at, and as far as float64 can tell at all."""
         B, promised = self.B[:, classes], 10 * self.tol
+        if self.near:
+            return torch.ones(B.shape[1], dtype=torch.bool)
         known = self.dual.noise(B).amax(0) < 2 * max(promised, 10 * TOL)
         return (self.gap[classes] <= self.dual.of(classes).allowed_gap(B, self.dual.K @ B, promised)) & known
 

@@ -58,6 +58,31 @@ def test_ratios_as_text(value, text):
     assert svm._ratio("ratio")({"ratio": value}) == text
 
 
+def test_what_memory_does_not_allow_is_refused_and_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(svm, "_apart", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr(svm, "available_memory", lambda: 1000)
+    monkeypatch.setattr("bcnn.classify.gram.available_memory", lambda: 1000)
+    theirs, *ours = svm.run(Svm(quick=True, shapes="60x200x4"))
+    assert "three copies of the descriptors" in theirs["refused"]
+    assert all("the 60 x 60 products" in record["refused"] for record in ours)
+    monkeypatch.setattr(svm.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    (record,) = svm.run(Svm(quick=True, shapes="60x200x4"))
+    assert "of free disk" in record["refused"]
+
+
+def test_only_theirs_refused_leaves_ours_without_ratios():
+    own = svm.Outcome(1.0, 2.0, 100.0, np.zeros((3, 2)), 0.0)
+    record = svm._record(own, svm.Refused("no memory"), 10)
+    assert record["total_s"] == 1
+    assert "ratio" not in record
+
+
+def test_the_goal_is_every_combination():
+    shapes = svm.read_shapes("goal")
+    assert len(shapes) == len(set(shapes)) == 27
+    assert svm.Shape(100_000, 8192, 1000) in shapes
+
+
 @pytest.mark.parametrize("text", ["2000", "2000x528", "axbxc", "10x5x0", "10x5x2", "10x5x11", ""])
 def test_shapes_that_are_none(text):
     with pytest.raises(ValueError, match="bench svm: expected"):
