@@ -4,8 +4,9 @@ Run: python benchmarks/update_docs.py        (after: bcnn bench ... --out benchm
                                              of an option in bcnn/runs/config.py or bcnn/finetune/config.py)
 
 Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench small|rivals: FUNCTION`` for small_*.csv;
-``bench pooling|svm|extract|step: START OF A TITLE`` or ``all``; ``eps: BACKBONE``; ``rescale: all``; ``train: NAME``,
-``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the comparison.csv of a run and of `bcnn compare`;
+``bench pooling|svm|extract|step: START OF A TITLE`` or ``all``; ``eps: BACKBONE``; ``rescale: all``; ``labels: all``;
+``train: NAME``, ``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the comparison.csv of a run and of
+`bcnn compare`;
 ``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and ``reproduce: costs``; ``options: run|finetune``
 for the options of `bcnn train`.
 """
@@ -124,6 +125,20 @@ def views_table(argument: str) -> str:
     return crossed("trained on", cells, ways, num_labels=1 + len(ways))
 
 
+def labels_table(argument: str) -> str:
+    """Flipped labels that are found, method by method, of every dataset."""
+    records = read_csv(RESULTS / "labels.csv")
+    rows = tuple(
+        (
+            r["dataset"], r["method"], percent(r["recall"]), percent(r["precision"]), f"{float(r['listed']):.0f}",
+            percent(r["held_out_accuracy"]),
+        )
+        for r in records
+    )  # fmt: skip
+    header = ("training images of", "method", "recall %", "precision %", "listed", "held-out accuracy %")
+    return table_markdown(Table("", header, rows, num_labels=2))
+
+
 def reproduced(argument: str) -> str:
     """The tables of an artifact that are not the paper's own nor the overview, which the report has."""
     results = Results()
@@ -174,6 +189,7 @@ TABLES: dict[str, Callable[[str], str]] = {
     "bench rivals": rivals_table,
     "eps": eps_table,
     "rescale": rescale_table,
+    "labels": labels_table,
     "train": train_table,
     "finetune": finetune_table,
     "reproduce": reproduced,

@@ -226,7 +226,7 @@ def _classifier_name(model: nn.Module, given: str | None) -> str:
         return place
     own: Any = model
     layer = own.get_classifier() if hasattr(own, "get_classifier") else None
-    names = [name for name, module in model.named_modules() if name and module is layer]
+    names: list[str] = [name for name, module in model.named_modules() if name and module is layer]
     names = names or [name for name in ("fc", "classifier", "head", "head.fc") if _found(model, name) is not None]
     if not names:
         raise ValueError("attach: expected a network whose classifier is found, got none; name it, classifier='fc'.")

@@ -126,7 +126,7 @@ class KernelPool(Pooling, FittedPart):
         self.check_fitted()
         rows, shares = unit_columns("kernel_pool", features, layout, mask)
         weights = self.alpha.to(rows.dtype)
-        orders = [weights[0].expand(len(rows), 1), weights[1] * (rows * shares[..., None]).sum(1)]
+        orders = [weights[0].expand(rows.shape[0], 1), weights[1] * (rows * shares[..., None]).sum(1)]
         spectrum = shares[..., None]
         for k, (places, signs) in enumerate(zip(self.places, self.signs, strict=True), start=1):
             if self.order == 1:

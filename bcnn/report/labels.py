@@ -50,8 +50,8 @@ def write_photographs(
     pictures = tuple(picture for one in found[:MOST] if (picture := _picture(one)) is not None)
     lead = (
         f"{len(found)} of {num_images} training images look like another class than their label says.",
-        "Each was scored by classifiers that had not seen it. The surest contradictions come first; look at them "
-        "yourself before you change anything, for a classifier that is right on "
+        "Each was scored by classifiers that had not seen it. Those whose label is least probable for its class come "
+        "first. Look at them yourself before you change anything: a classifier that is right on "
         f"{100 * accuracy:.1f} % of the images is often wrong.",
     )
     sections = (Section("Photographs", "photographs", blocks=(Gallery("Photographs", pictures),)),) if pictures else ()

@@ -31,7 +31,7 @@ def test_flipped_labels_are_found():
         assert one.label == flipped[one.image]
         assert one.instead == int(labels[groups == one.image][0])  # what it is in truth
         assert one.probability > one.own
-    assert [one.margin for one in found] == sorted((one.margin for one in found), reverse=True)
+    assert [one.ratio for one in found] == sorted(one.ratio for one in found)
 
 
 def test_right_labels_are_left_alone():
@@ -52,12 +52,15 @@ def test_a_class_of_one_image_is_not_judged():
     assert len(given.images) == 79
 
 
-def test_thresholds_are_those_of_the_classes():
-    # Class 1 is named with probability 0.9 on average, so 0.55 does not make anything one of it.
-    P = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.45, 0.55], [0.1, 0.9], [0.1, 0.9], [0.05, 0.95]], dtype=torch.float64)
-    labels = torch.tensor([0, 0, 0, 1, 1, 0])
-    found = suspects(HeldOut(torch.arange(6), labels, P, 1.0))
-    assert [(one.image, one.instead) for one in found] == [(5, 1)]
+def test_a_label_counts_relative_to_its_class():
+    # 0.08 is little for class 0, whose mean is 0.9 or so, and usual for class 1, which nothing tells from class 2.
+    P = torch.tensor([[0.99, 0.0, 0.01]] * 20 + [[0.08, 0.02, 0.9]] + [[0.3, 0.08, 0.62]] * 10, dtype=torch.float64)
+    labels = torch.tensor([0] * 21 + [1] * 10)
+    (found,) = suspects(HeldOut(torch.arange(31), labels, P, 1.0))
+    assert (found.image, found.instead, found.own, found.probability) == (20, 2, 0.08, 0.9)
+    assert found.ratio == pytest.approx(0.08 / ((20 * 0.99 + 0.08) / 21))
+    assert len(suspects(HeldOut(torch.arange(31), labels, P, 1.0), share=1.1)) == 11
+    assert suspects(HeldOut(torch.arange(31), labels, P, 1.0), share=0.05) == []
 
 
 @pytest.mark.parametrize(("classes", "images"), [(1, 20), (2, 2), (12, 1)])

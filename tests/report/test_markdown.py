@@ -2,7 +2,7 @@
 
 import pytest
 
-from bcnn.report.document import Details, Document, Picture, Section, Table
+from bcnn.report.document import Details, Document, Gallery, Picture, Section, Table
 from bcnn.report.markdown import render_markdown, table_markdown
 
 TABLE = Table(
@@ -77,3 +77,9 @@ def test_a_fence_is_longer_than_those_in_the_text():
 )
 def test_plain_text_stays_plain(plain, expected):
     assert paragraphs(plain) == [expected]
+
+
+def test_a_gallery_is_a_list_of_what_its_pictures_show():
+    pictures = (Picture("labelled *a*", b"", "a.jpg", note="looks like b"), Picture("labelled c", b"", "c.jpg"))
+    text = render_markdown(document(Gallery("Photographs", pictures)))
+    assert text.split("## One\n\n")[1].splitlines() == [r"- labelled \*a\*: looks like b", "- labelled c: c.jpg"]

@@ -10,7 +10,7 @@ import numpy
 
 from ...files import written_whole
 
-ABOUT = "about.json"  # the extra file with class names and preparation
+FACTS = ("classes", "preparation", "run")  # extra files, name.json
 
 
 def require() -> None:
@@ -43,7 +43,6 @@ def read_about(path: Path) -> dict[str, str]:
     """The facts in a file, as texts of JSON."""
     import torch
 
-    names = ("classes", "preparation", "run")
-    extra = {f"{name}.json": "" for name in names}
+    extra = {f"{name}.json": "" for name in FACTS}
     torch.export.load(path, extra_files=extra)
-    return {name: extra[f"{name}.json"] for name in names}
+    return {name: extra[f"{name}.json"] for name in FACTS}
