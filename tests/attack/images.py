@@ -19,7 +19,7 @@ from PIL import Image
 from .arena import FAULT, SMALL, Arena, remove
 
 FORMATS = {".jpg": "JPEG", ".png": "PNG", ".gif": "GIF", ".bmp": "BMP", ".tif": "TIFF", ".webp": "WEBP", ".ppm": "PPM"}
-MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LAB", "I", "I;16", "F")
+MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "LAB", "I", "I;16", "F")
 PER_COMMAND = 50
 SOUND = ("000.png", "999.png")
 Looked = tuple[CompletedProcess[str] | None, int, bool]
