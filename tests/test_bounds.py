@@ -34,7 +34,7 @@ def test_every_package_has_a_licence(capsys):
     ("output", "said", "code"),
     [
         ("no service", "NOT ASKED FOR", 0),
-        (json.dumps({"dependencies": [{"name": "pillow", "version": "1", "vulns": []}]}), "0 known vulnerabilities.", 0),
+        (json.dumps({"dependencies": [{"name": "pillow", "version": "1", "vulns": []}]}), "0 known", 0),
         (
             json.dumps({"dependencies": [
                 {"name": "pillow", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]},

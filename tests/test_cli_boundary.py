@@ -106,3 +106,21 @@ def test_a_full_disk(monkeypatch, name):
     line = one_line(run("train", "textures"))
     assert "Errno" not in line
     assert f"expected room on the disk{f' for {name}' if name else ''}, got a full one; make room" in line
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[" * 3000, "lists of thousands of levels"),
+        ("a: &a [1, 1]\nsize: *a\n", "an alias (*name)"),
+        ("size: 2020-99-99\n", "expected YAML, got"),
+    ],
+)
+def test_yaml_that_is_no_list_of_options(content, message, tmp_path):
+    (tmp_path / "o.yaml").write_text(content)
+    assert message in one_line(run("train", "textures", "--config", tmp_path / "o.yaml"))
+
+
+def test_files_of_thousands_of_levels_are_refused_in_words(tmp_path):
+    (tmp_path / "metrics.json").write_text("[" * 100_000)
+    assert "thousands of levels" in one_line(run("compare", tmp_path))

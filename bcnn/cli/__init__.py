@@ -147,8 +147,8 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in FULL:
         where = f" for {error.filename}" if error.filename else ""
         return f"expected room on the disk{where}, got a full one; make room and give the same command again."
-    if isinstance(error, RecursionError):
-        return "expected files with values in lists and lists in those, got one of thousands of levels; it is damaged."
+    if isinstance(error, RecursionError) and "decoding a JSON" in text:
+        return "expected JSON, got lists of thousands of levels; the file is damaged."
     if text and isinstance(error, ValueError | TypeError | OSError | ImportError | ArithmeticError | MemoryError):
         return text
     return f"a fault in the program, {type(error).__name__}: {text}; the same command with --debug tells where."

@@ -92,8 +92,8 @@ def main() -> int:
             left -= share
             print(f"{name}: at most {num} cases in {remaining * share / (left + share):.0f} s", flush=True)
             arena.each(make(arena, num))
-    text = table(arena, time.monotonic() - begin, given.seed)
-    given.out.write_text(text)
+            text = table(arena, time.monotonic() - begin, given.seed)
+            given.out.write_text(text)
     print(text)
     faults = [fault for tally in arena.tallies.values() for fault in tally.faults]
     print(f"{len(faults)} to look into." if faults else "Nothing to look into.")

@@ -19,7 +19,7 @@ from PIL import Image
 from .arena import FAULT, SMALL, Arena, remove
 
 FORMATS = {".jpg": "JPEG", ".png": "PNG", ".gif": "GIF", ".bmp": "BMP", ".tif": "TIFF", ".webp": "WEBP", ".ppm": "PPM"}
-MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LAB", "I", "I;16", "F")
+MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "LAB", "I", "I;16", "F")
 PER_COMMAND = 50
 SOUND = ("000.png", "999.png")
 Looked = tuple[CompletedProcess[str] | None, int, bool]
@@ -104,7 +104,7 @@ def odd_mode(chosen: random.Random, content: bytes) -> bytes:
     """Kinds of pixels that few programs write."""
     mode, file = chosen.choice(MODES), io.BytesIO()
     Image.new(mode, (chosen.choice([1, 7]), chosen.choice([1, 300]))).save(
-        file, format="PNG" if mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16") else "TIFF"
+        file, format="PNG" if mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16") else "TIFF"
     )
     return file.getvalue()
 
@@ -169,9 +169,9 @@ def _case(arena: Arena, row: str, seed: int, good: Path, command: Callable[[Path
 
 
 def _make(chosen: random.Random, root: Path, good: Path) -> None:
-    """Fifty broken ones in test/class_1, and a sound one before and after them and in train/class_1."""
+    """Fifty broken ones in test/class_1, and a sound one before and after them and in train/."""
     folder = root / "test" / "class_1"
-    for place in (folder, root / "train" / "class_1"):
+    for place in (folder, root / "train" / "class_0", root / "train" / "class_1"):
         place.mkdir(parents=True)
         for name in SOUND:
             (place / name).write_bytes(good.read_bytes())
