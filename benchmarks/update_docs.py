@@ -7,6 +7,7 @@ Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench small|rival
 ``bench pooling|svm|extract|step: START OF A TITLE`` or ``all``; ``eps: BACKBONE``; ``rescale: all``; ``labels: all``;
 ``train: NAME``, ``finetune: NAME`` for results/train_NAME.csv and finetune_NAME.csv, the comparison.csv of a run and of
 `bcnn compare`;
+``results: NAME`` for benchmarks/results/NAME.md as it is;
 ``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and ``reproduce: costs``; ``options: run|finetune``
 for the options of `bcnn train`.
 """
@@ -183,6 +184,7 @@ def _values(option: Option) -> str:
 
 
 TABLES: dict[str, Callable[[str], str]] = {
+    "results": lambda name: (RESULTS / f"{name}.md").read_text(),
     **{f"bench {name}": partial(bench_table, name) for name in BENCHMARKS},
     "bench matfun": matfun_table,
     "bench small": small_table,

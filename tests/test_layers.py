@@ -14,7 +14,7 @@ ROOT = Path(bcnn.__file__).parent
 LEVEL = {
     "errors": 0, "files": 0, "machine": 0, "progress": 0, "metrics": 1, "parts": 1, "linalg": 1, "options": 1,
     "data": 2, "matfun": 2, "pooling": 3, "fronts": 3, "scorers": 3, "models": 4, "descriptors": 5, "classify": 5,
-    "finetune": 6, "report": 6, "runs": 7, "bench": 8, "experiments": 9, "cli": 10, "__main__": 11,
+    "finetune": 6, "report": 6, "runs": 7, "bench": 8, "serve": 8, "experiments": 9, "cli": 10, "__main__": 11,
 }  # fmt: skip
 
 

@@ -36,6 +36,13 @@ def explain(
         Path | None, typer.Option(help="The folder for the pictures.", show_default="explanations in RUN")
     ] = None,
     data: Data = None,
+    describe: Annotated[
+        bool,
+        typer.Option(
+            "--describe",
+            help="Describe the training photographs again if their descriptors are gone, as after fine-tuning.",
+        ),
+    ] = False,
     **options: Any,
 ) -> None:
     """Show which regions of a photograph decided for a class, and which training photographs spoke for it.
@@ -45,11 +52,15 @@ def explain(
     """
     from ..data.contract import shown
     from ..runs import explain as work
-    from ..runs.neighbours import Neighbours
+    from ..runs.neighbours import Neighbours, describe_again
     from ..runs.predict import find_images, open_run
 
     recognizer = open_run(run, **{**options, "device": check_device(options["device"])})
     neighbours = Neighbours(run, recognizer, data)
+    if describe and neighbours.why_no_shares:
+        with progress_bars() as progress:
+            describe_again(run, recognizer, data, progress)
+        neighbours = Neighbours(run, recognizer, data)
     place = out or (run if run.is_dir() else run.parent) / "explanations"
     paths = find_images(names_from_stdin(images))
     console, num_broken = make_console(), 0

@@ -36,10 +36,10 @@ def serve(
     Needs the extra bcnn[serve]. Nothing is loaded from other hosts, and no file is written but in a temporary folder.
     """
     from ..runs.predict import open_run
+    from ..serve.run import check_installed, listen, prepare, serve_on
 
+    check_installed()
     recognizer = open_run(run, batch=batch, **{**options, "device": check_device(options["device"])})
-    from ..serve.run import listen, prepare, serve_on
-
     app = prepare(run, recognizer, host=host, names=tuple(allow_host or ()), batch=batch, data=data)
     with listen(host, port) as socket:
         address = f"[{host}]" if ":" in host else host

@@ -51,14 +51,13 @@ def draw(explanation: Explanation, photograph: Image, preprocessing: Preprocessi
 
     photograph = photograph.copy()
     photograph.thumbnail((SIDE, SIDE))
-    rows = [row for row in (explanation.speaks_for, explanation.against) if row]
+    rows = {word: row for word, row in (("for", explanation.speaks_for), ("against", explanation.against)) if row}
     height = 4.6 + 2.6 * len(rows) + (0.4 if explanation.why_no_speakers else 0)
     figure = Figure(figsize=(10.5, height), layout="constrained")
     parts = figure.subfigures(1 + len(rows), 1, height_ratios=[4.6, *[2.6] * len(rows)], squeeze=False)[:, 0]
     _photographs(parts[0], explanation, photograph, overlay(photograph, explanation.shares, preprocessing))
-    for part, row, word in zip(parts[1:], rows, ("for", "against"), strict=False):
-        said = word if row is not explanation.against else "against"
-        _speakers(part, row, f"training photographs that speak {said} it most, with their shares of the score")
+    for part, (word, row) in zip(parts[1:], rows.items(), strict=True):
+        _speakers(part, row, f"training photographs that speak {word} it most, with their shares of the score")
     if explanation.why_no_speakers:
         figure.supxlabel(textwrap.fill(explanation.why_no_speakers, 130), fontsize=8)
     figure.savefig(path, dpi=100, format="png")

@@ -329,7 +329,7 @@ class _Boosting:
             config=metrics.config,
         )
         save(ensemble, self.out / MODEL, notes=asdict(notes))
-        seer = Recognizer(ensemble, dataset.classes, notes.temperature, config.extraction)
+        seer = Recognizer(ensemble.to(config.extraction.device), dataset.classes, notes.temperature, config.extraction)
         write_results(self.out, metrics, predictions, evaluation, dataset, seer)
         return Trained(metrics.preset, self.out, metrics, predictions)
 

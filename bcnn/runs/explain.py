@@ -20,7 +20,7 @@ from ..descriptors.extract import batches, decoded, unless_strict
 from ..files import written_whole
 from ..metrics import Prediction
 from ..models.bcnn import BCNN
-from ..models.explain import Regions, check_explainable, regions
+from ..models.explain import Regions, regions
 from ..models.views import in_views, to_batch
 from ..progress import Progress, silent
 from ..report.explanation import Explanation, Speaker, draw
@@ -149,27 +149,26 @@ def _speakers(
 def marks_of(
     recognizer: Recognizer, samples: Mapping[str, Sample], guesses: Sequence[Prediction]
 ) -> dict[str, Callable[[Image], Image]]:
-    """What shows on photographs, by name, which regions decided for what they were taken for; nothing where none can.
+    """What shows on photographs, by name, which regions decided for what they were taken for.
+
+    There is nothing to show where a network's features have no place in the photograph (`models.explain`).
 
     Args:
         recognizer: the network.
         samples: the photographs by name.
         guesses: what it has said of some of them.
     """
-    try:
-        check_explainable(recognizer.model)
-    except ValueError:  # a network behind a front: the photographs are shown as they are
-        return {}
     preprocessing = recognizer.model.preprocessing
     marks: dict[str, Callable[[Image], Image]] = {}
     pictures = decoded([samples[guess.name] for guess in guesses], preprocessing, recognizer.options)
     for some in batches(zip(guesses, pictures, strict=True), recognizer.options.batch):
         good = [(guess, picture) for guess, picture in some if not isinstance(picture, OSError)]
-        if not good:
-            continue
         labels = [recognizer.classes.index(guess.top[0][0]) for guess, _ in good]
-        split = split_scores(recognizer, [picture for _, picture in good], labels)
-        for (guess, _), shares in zip(good, split.shares, strict=True):
+        try:
+            split = split_scores(recognizer, [picture for _, picture in good], labels) if good else None
+        except ValueError:  # the photographs are shown as they are
+            return {}
+        for (guess, _), shares in zip(good, split.shares if split else (), strict=True):
             marks[guess.name] = partial(side_by_side, shares=shares.double().numpy(), preprocessing=preprocessing)
     return marks
 

@@ -113,7 +113,7 @@ def finish(
     save(whole, folder / MODEL, notes=asdict(notes))
     if beta is not None:
         write_dual(folder, descriptors, beta)
-    seer = Recognizer(whole, dataset.classes, about.temperature, config.extraction)
+    seer = Recognizer(whole.to(config.extraction.device), dataset.classes, about.temperature, config.extraction)
     write_results(folder, metrics, predictions, evaluation, dataset, seer)
     return Trained(preset, folder, metrics, predictions)
 

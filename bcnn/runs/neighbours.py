@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,19 @@ from torch import Tensor
 
 from ..data.contract import TRAIN, Dataset, Sample
 from ..data.spec import load_dataset
+from ..descriptors.extract import extract
 from ..descriptors.folder import DescriptorRows, Descriptors
 from ..files import read_tensors, write_tensors
 from ..models.bcnn import BCNN
 from ..models.files import read_notes
 from ..models.weights.cache import digest_of
+from ..progress import Progress, silent
 from ..report.explanation import Speaker
 from .predict import Recognizer, model_of
 
 DUAL = "dual.safetensors"
 AGAIN = "Give the same bcnn train command again to have them."
+DESCRIBE = "bcnn explain --describe makes them again."
 
 
 def write_dual(folder: Path, descriptors: Descriptors, beta: Tensor) -> None:
@@ -98,7 +101,7 @@ class Neighbours:
             descriptors = Descriptors(self.folder / about["descriptors"])
             missing = descriptors.missing
         except (OSError, ValueError, KeyError):
-            return f"The descriptors of the training photographs are gone from {about.get('descriptors')}. {AGAIN}"
+            return f"The descriptors of the training photographs are gone from {about.get('descriptors')}. {DESCRIBE}"
         _, parameters = recognizer.model.about()
         if missing or {about["digest"], digest_of(parameters)} != {descriptors.config.digest}:
             return f"The descriptors in {about['descriptors']} are not those of this run, or not complete. {AGAIN}"
@@ -161,6 +164,22 @@ class Neighbours:
 
     def _speaker(self, i: int, shares: Tensor) -> Speaker:
         return Speaker(*self.entry(i), float(shares[i]), self.samples[i])
+
+
+def describe_again(run: Path, recognizer: Recognizer, spec: str | None = None, progress: Progress = silent) -> None:
+    """Describe the training photographs again where the dual of a run expects them; what is there is not done again.
+
+    Fine-tuned runs need it, for they keep no descriptors; others whose descriptors were deleted.
+    """
+    folder, model = model_of(run).parent, recognizer.model
+    dataset, why = _dataset(model_of(run), recognizer.classes, spec)
+    if dataset is None or not (folder / DUAL).exists() or not isinstance(model, BCNN):
+        raise ValueError(
+            f"explain: expected a run with {DUAL} and its dataset for --describe, got none. {why}".rstrip()
+        )
+    _, about = read_tensors(folder / DUAL)
+    training = replace(dataset, samples=dataset.of(TRAIN))
+    extract(training, {folder / about["descriptors"]: model}, recognizer.options, progress=progress)
 
 
 def no_neighbours(neighbours: Neighbours | None) -> str:

@@ -3,8 +3,8 @@
 Paper: Sec. 3.2, "Training and evaluation", without fine-tuning: one-vs-rest linear SVMs with C = 1 on frozen features,
 predictions averaged over an image and its flipped copy. Training takes both views as well.
 
-A run folder holds config.yaml, metrics.json, predictions.csv, model.safetensors, confusion.png, mistakes.png and the
-descriptors in descriptors/; with several presets, one such folder each and their comparison.
+A run folder holds config.yaml, metrics.json, predictions.csv, model.safetensors, dual.safetensors, confusion.png,
+mistakes.png and the descriptors in descriptors/; with several presets, one such folder each and their comparison.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ _BODY = {
 _REFUSED: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorText, "description": "No form with images in the field `images`."},
     403: {"model": ErrorText, "description": "The request comes from another web page, or under a strange name."},
+    408: {"model": ErrorText, "description": "The images did not arrive in time."},
     413: {"model": ErrorText, "description": "Too many images, or too many bytes."},
     422: {"model": Results, "description": "None of the images can be read; each result says why."},
     429: {"model": ErrorText, "description": "Too many images wait already; try again in a second."},
@@ -123,7 +124,9 @@ async def _files(request: Request, limits: Limits) -> list[tuple[str, Any]]:
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise HTTPException(400, f"Send a form (multipart/form-data) with images in the field {FIELD!r}.")
     try:
-        form = await request.form(max_files=limits.num_images, max_fields=10)
+        form = await asyncio.wait_for(request.form(max_files=limits.num_images, max_fields=10), limits.time_s)
+    except (TimeoutError, asyncio.TimeoutError):
+        raise HTTPException(408, "The images did not arrive in time; send fewer of them at a time.") from None
     except (MultiPartException, StarletteHTTPException) as error:
         said = str(getattr(error, "detail", error))
         if getattr(error, "status_code", 400) == 413:

@@ -12,19 +12,21 @@ from ..runs.neighbours import Neighbours
 from ..runs.predict import Recognizer
 from .limits import Limits
 
+MAX_CONNECTIONS = 100  # at a time; the next ones are told to come again
 NEEDED = ("fastapi", "uvicorn", "python_multipart")
+
+
+def check_installed() -> None:
+    """Raise an ImportError that says what to install if the extra is not there."""
+    lacking = [name for name in NEEDED if find_spec(name) is None]
+    if lacking:
+        raise ImportError(f"serve: expected {', '.join(NEEDED)}, got no {lacking[0]}; pip install 'bcnn[serve]'.")
 
 
 def prepare(
     run: Path, recognizer: Recognizer, *, host: str, names: Sequence[str], batch: int, data: str | None = None
 ) -> Any:
-    """The application of a run, its network loaded.
-
-    Raises: ImportError if the extra is not installed.
-    """
-    lacking = [name for name in NEEDED if find_spec(name) is None]
-    if lacking:
-        raise ImportError(f"serve: expected {', '.join(NEEDED)}, got no {lacking[0]}; pip install 'bcnn[serve]'.")
+    """The application of a run, its network loaded."""
     from .app import make_app
     from .library import Library
 
@@ -52,5 +54,8 @@ def serve_on(app: Any, own: socket.socket) -> None:
     """Answer requests until the process is told to end."""
     import uvicorn
 
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=10)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=10,
+        limit_concurrency=MAX_CONNECTIONS,
+    )  # fmt: skip
     uvicorn.Server(config).run(sockets=[own])

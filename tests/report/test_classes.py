@@ -35,6 +35,22 @@ def test_the_surest_mistakes_are_shown_even_if_an_image_is_gone(tmp_path):
     assert (tmp_path / "none.png").exists()
 
 
+def test_mistakes_are_marked_with_what_decided(tmp_path):
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "here.png")
+    samples = {name: Sample(name, 0, TEST, tmp_path / name) for name in ("here.png", "gone.png")}
+    guesses = [Prediction(name, (("heron", 0.9),), "gull") for name in samples]
+    asked = []
+
+    def marks(worst):
+        asked.extend(guess.name for guess in worst)
+        return {"here.png": lambda image: Image.new("RGB", image.size, (0, 0, 255))}
+
+    plot_mistakes(guesses, samples, tmp_path / "m.png", marks=marks)
+    pixels = np.asarray(Image.open(tmp_path / "m.png").convert("RGB")).astype(int)
+    assert asked == ["here.png", "gone.png"]
+    assert ((pixels[..., 2] > 200) & (pixels[..., 0] < 50)).sum() > 1000
+
+
 def test_a_comparison_is_of_the_same_images():
     def metrics(preset, accuracy):
         return metrics_of(preset=preset, accuracy=accuracy, interval95=[accuracy - 0.1, accuracy + 0.1])

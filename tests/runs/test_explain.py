@@ -8,7 +8,9 @@ import torch
 from PIL import Image
 
 import bcnn
-from bcnn.runs.explain import describe, split_scores
+from bcnn.data.contract import Sample
+from bcnn.metrics import Prediction
+from bcnn.runs.explain import describe, marks_of, split_scores
 from bcnn.runs.neighbours import DUAL, Neighbours
 from bcnn.runs.predict import open_run
 from tests.command import run_command
@@ -47,6 +49,46 @@ def test_shares_of_training_photographs_add_up_to_the_score(run, photographs):
     rows = torch.cat(list(neighbours.rows.parts())).double()
     weight = neighbours._beta.mT @ rows
     torch.testing.assert_close(weight, recognizer.model.scorer.weight.double(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [("--finetune", "--epochs", "1", "--batch-size", "6", "--val-share", "0.25"),
+     ("--backbone", "tiny,tiny(cut=relu2)", "--pooling", "asymmetric")],
+    ids=["fine-tuned", "two networks"],
+)  # fmt: skip
+def test_other_networks_are_explained_the_same_way(run, photographs, tmp_path, options):
+    train(run.parent / "pictures", tmp_path / "run", *options)
+    recognizer = open_run(tmp_path / "run")
+    if "--finetune" in options:  # which keeps no descriptors
+        assert "bcnn explain --describe" in Neighbours(tmp_path / "run", recognizer).why_no_shares
+        done = run_command("explain", tmp_path / "run", photographs[0], "--describe")
+        assert (done.returncode, done.stderr.count("gone")) == (0, 0), done.stderr
+    neighbours = Neighbours(tmp_path / "run", recognizer)
+    assert neighbours.why_no_shares == ""
+    pictures, labels = squares(recognizer, photographs[:3]), [2, 0, 1]
+    shares = neighbours.shares(neighbours.products(describe(recognizer, pictures)), labels)
+    split = split_scores(recognizer, pictures, labels)
+    wanted = (split.scores - split.bias).double()
+    torch.testing.assert_close(shares.sum(1), wanted, rtol=1e-4, atol=1e-4)
+    if split.adds_up:
+        torch.testing.assert_close(split.shares.double().sum((1, 2)), wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_marks_for_the_sheet_of_mistakes(run, tmp_path):
+    recognizer = open_run(run, batch=2)
+    samples = {sample.name: sample for sample in Neighbours(run, recognizer).dataset.of("test")}
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no image")
+    samples["broken"] = Sample("broken", 0, "test", broken)
+    guesses = [Prediction(name, ((recognizer.classes[1], 0.9),), recognizer.classes[0]) for name in samples]
+    marks = marks_of(recognizer, samples, guesses)
+    assert set(marks) == set(samples) - {"broken"}
+    name, mark = next(iter(marks.items()))
+    marked = mark(samples[name].open())
+    assert marked.size == (96, 48)
+    assert np.array_equal(np.asarray(marked)[:, :48], np.asarray(samples[name].open()))
 
 
 def test_photographs_of_the_class_speak_for_it_and_others_against(run, photographs):

@@ -37,7 +37,7 @@ def run(pictures, tmp_path_factory):
 def test_a_run_folder_has_everything(run, pictures):
     names = {path.name for path in run.folder.iterdir() if path.name[0] != "."}
     assert names == {"config.yaml", "metrics.json", "predictions.csv", "model.safetensors", "confusion.png",
-                     "mistakes.png", "descriptors"}  # fmt: skip
+                     "mistakes.png", "dual.safetensors", "descriptors"}  # fmt: skip
     metrics = json.loads((run.folder / "metrics.json").read_text())
     assert metrics["accuracy"] > 0.6  # stripes of three widths; chance is a third
     low, high = metrics["interval95"]
