@@ -251,7 +251,7 @@ LAYOUT = Layout(
         Column("products", "products", ".1f", short="prod."),  # of 2 d^3 operations; decompositions not counted
         Column("device"),
     ),
-    note="Times a matrix, forward and backward, medians; errors relative to float64, the worst of the batch.",
+    note="Times per matrix, forward and backward, medians; errors relative to float64, the worst of the batch.",
     caption="ms per matrix, forward + backward; x eigh: over eigh + autograd; fwd: forward alone; relative errors "
     "of root and gradient; matrices not finite; d x d products",
     title=lambda record: f"{record['function']}, {record['regime']}, d={record['dim']}, batch {record['batch']}",

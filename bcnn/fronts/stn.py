@@ -47,7 +47,7 @@ def transform(images: Tensor, theta: Tensor, size: tuple[int, int]) -> Tensor:
         size: height and width of a crop in pixels.
 
     Returns:
-        Crops, shape (B, N, C, *size), of the dtype of the images.
+        Crops, shape `(B, N, C, *size)`, of the dtype of the images.
     """
     count = theta.shape[1]
     wide = images.to(torch.promote_types(images.dtype, torch.float32))
