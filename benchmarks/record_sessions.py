@@ -38,9 +38,10 @@ SESSIONS: dict[str, str] = {
 }
 
 
-def photographs(folder: Path) -> None:
-    """Makes photos/ and new/ by the code that the tutorial shows."""
+def photographs(folder: Path, *replace: str) -> None:
+    """Makes photos/ and new/ by the code that the tutorial shows; `replace` are a text in it and another for it."""
     block = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)[0]
+    block = block.replace(*replace) if replace else block
     subprocess.run([sys.executable, "-c", block], cwd=folder, env=environment(), check=True)
 
 

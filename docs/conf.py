@@ -42,6 +42,7 @@ extensions = [
     "sphinx-mathjax-offline",  # brings MathJax along, so that pages ask no other host for anything
     "sphinx_copybutton",
 ]
+suppress_warnings = ["ref.python"]  # a name such as Head is both in its module and among the public names
 default_role = "literal"  # `name` in a docstring is code, as it is in Markdown
 myst_heading_anchors = 4  # the anchors that GitHub makes, such as pooling.md#the-ridge
 

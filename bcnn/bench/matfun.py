@@ -194,7 +194,7 @@ def _count_products(method: MatrixFunction, A: Tensor, G: Tensor) -> float:
 
 
 def remarks() -> Iterator[str]:
-    """Which rivals are not there."""
+    """Say which other packages are not installed and will be left out."""
     for name, why in rivals.missing().items():
         yield f"Left out: {name}, {why}."
 

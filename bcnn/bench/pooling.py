@@ -77,7 +77,7 @@ def _timed(
     rounds: int,
     progress: Progress,
 ) -> Records:
-    """The time of each case per image."""
+    """Measure the time of each case per image."""
     clocks = time_rounds(list(cases.values()), rounds=rounds, stage=group, progress=progress)
     return [
         {

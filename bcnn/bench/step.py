@@ -106,7 +106,7 @@ class _Training:
     labels: Tensor  # (B,)
 
     def batches(self, count: int) -> Iterator[Tensor]:
-        """So many batches, every second image mirrored."""
+        """Yield this many batches, with every second image mirrored."""
         batch = len(self.labels)
         items: list[Item] = [(i % _NUM_PHOTOGRAPHS, i % 2 == 1) for i in range(count * batch)]
         return self.source.batches(items, [batch] * count)

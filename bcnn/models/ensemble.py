@@ -29,7 +29,7 @@ class EnsembleConfig:
 
     @property
     def num_classes(self) -> int | None:
-        """The number of scores."""
+        """The number of classes."""
         return self.members[0].num_classes
 
     @property
@@ -91,7 +91,7 @@ class Ensemble(nn.Module):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """How images are prepared for it."""
+        """How images are prepared for the ensemble."""
         return self.config.preprocessing
 
     def live_config(self) -> EnsembleConfig:

@@ -103,7 +103,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
 
 
 def read_notes(path: str | Path) -> dict[str, Any]:
-    """What was saved with a network besides it."""
+    """Return the notes that were saved together with a network."""
     return _notes(Path(path), _read(Path(path), tensors=False)[1])
 
 
@@ -118,7 +118,7 @@ def _notes(path: Path, about: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _temperature(path: Path, notes: Mapping[str, Any]) -> float:
-    """What scores are divided by to become logits."""
+    """The number that scores are divided by to become logits."""
     given = notes.get("temperature", 1.0)
     if type(given) not in (int, float) or not 0 < given < math.inf:
         raise ValueError(f"{path}: expected a temperature > 0 in its notes, got {given!r}.")

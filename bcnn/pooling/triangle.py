@@ -49,7 +49,7 @@ def full_matrix(v: Tensor) -> Tensor:
 
 
 def dimension_of(length: int) -> int:
-    """D, given d (d + 1) / 2."""
+    """The number of rows d of a matrix whose triangle has d (d + 1) / 2 entries."""
     d = (math.isqrt(8 * length + 1) - 1) // 2
     if d * (d + 1) // 2 != length:
         raise ValueError(f"full_matrix: expected d (d + 1) / 2 entries for some d, got {length}.")
