@@ -49,13 +49,13 @@ class ModelConfig:
 class BCNN(nn.Module):
     """From images (B, 3, H, W) to scores (B, num_classes), or to descriptors where there are no classes.
 
-    Use `build_model`; this class joins the parts.
+    Use `build_model` to make one; this class only joins the parts.
 
     Args:
-        config: what it is.
-        branches: its networks.
-        front: the part before them; None: made from the configuration.
-        head: between them and the scorer; None: made from the configuration.
+        config: everything that makes the network, as plain data.
+        branches: the networks.
+        front: the part before the networks; None makes it from the configuration.
+        head: the part between the networks and the scorer; None makes it from the configuration.
     """
 
     kind: ClassVar[str] = "network"

@@ -43,12 +43,13 @@ def model_config(content: Mapping[str, Any]) -> ModelConfig:
 
 
 def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = None) -> Path:
-    """Write a network, or an ensemble of networks, to one .safetensors file, whole or not at all.
+    """Write a network, or an ensemble of networks, to one .safetensors file, completely or not at all.
 
     Args:
         model: made by `build_model`, `Ensemble` or `load`.
-        path: where to; the folder is made if need be.
-        notes: JSON-able facts to keep with it (class names, accuracy, data); `read_notes` gives them back.
+        path: the file to write; its folder is created if necessary.
+        notes: facts to keep with the network, such as class names or accuracy, as JSON can hold them; `read_notes`
+            returns them.
     """
     if not isinstance(model, Predictor):
         raise TypeError(
@@ -78,7 +79,7 @@ def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = N
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
-    """A network or an ensemble from a file of `save`, in evaluation mode; a wrong file is refused with the reason."""
+    """Read what `save` has written, in evaluation mode; a wrong file is refused with the reason."""
     tensors, about = _read(Path(path))
     try:
         content = json.loads(about["config"])

@@ -33,7 +33,7 @@ def upper_triangle(Z: Tensor) -> Tensor:
 
 
 def full_matrix(v: Tensor) -> Tensor:
-    """The symmetric matrices of which `v` are the triangles; the inverse of `upper_triangle`.
+    """Turn triangles `v` back into symmetric matrices: the inverse of `upper_triangle`.
 
     Example:
         >>> full_matrix(upper_triangle(torch.tensor([[1.0, 2.0], [2.0, 4.0]])))
