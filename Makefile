@@ -1,10 +1,10 @@
-# make demo, make test, make lint, make bench: each sets up .venv on a fresh machine and reuses it afterwards.
+# make demo, make test, make lint, make docs, make bench: each sets up .venv on a fresh machine and reuses it afterwards.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-portable test-newest test-oldest attack audit test-network test-timm smoke lint format bench clean
+.PHONY: demo test test-portable test-newest test-oldest attack audit test-network test-timm smoke lint format docs bench clean
 
 # Real weights from the package index, real photographs out of a dependency: three presets side by side, then a
 # prediction on a piece of a photograph that training has not seen.
@@ -65,6 +65,12 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The documentation as a site, every warning an error; then the pages are looked at in a browser that has no network.
+docs: $(VENV)-docs/.ready
+	$(VENV)-docs/bin/python -m sphinx -W --keep-going -q -b html docs build/docs
+	$(VENV)-docs/bin/python -m pytest -m docs tests/test_docs_site.py
+	@echo "Open build/docs/index.html"
+
 bench: $(READY)
 	$(BIN)/bcnn bench matfun --out runs/bench
 	$(BIN)/bcnn bench pooling --out runs/bench
@@ -87,6 +93,12 @@ $(VENV)-timm/.ready: pyproject.toml constraints.txt
 	@$(VENV)-timm/bin/python $(PIP_INSTALL) ".[dev,timm]"
 	@touch $@
 
+$(VENV)-docs/.ready: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV)-docs: the same with Sphinx, a few minutes"
+	@test -x $(VENV)-docs/bin/python || $(PYTHON) -m venv $(VENV)-docs
+	@$(VENV)-docs/bin/python $(PIP_INSTALL) ".[dev,docs]"
+	@touch $@
+
 $(VENV)-newest/.ready: pyproject.toml
 	@echo "Setting up $(VENV)-newest: the newest versions of everything, with CUDA's libraries gigabytes, a few minutes"
 	@test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest
@@ -101,4 +113,5 @@ $(VENV)-oldest/.ready: pyproject.toml constraints-min.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-timm $(VENV)-newest $(VENV)-oldest runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-timm $(VENV)-docs $(VENV)-newest $(VENV)-oldest build runs docs/reference/api \
+		.pytest_cache .mypy_cache .ruff_cache .hypothesis

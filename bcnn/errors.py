@@ -15,7 +15,7 @@ class NotFiniteError(ValueError, ArithmeticError):
 
 
 class ConvergenceError(ArithmeticError):
-    """A decomposition did not converge, in float64 either."""
+    """A decomposition did not converge, not even in float64."""
 
 
 class NonFiniteTrainingError(ArithmeticError):
@@ -23,7 +23,7 @@ class NonFiniteTrainingError(ArithmeticError):
 
 
 class SecondDerivativeError(RuntimeError):
-    """A second derivative was asked of a rule that has none: refused, never silently wrong."""
+    """A rule was asked for a second derivative that it does not have. It refuses instead of being silently wrong."""
 
 
 class PrecisionFallbackWarning(RuntimeWarning):

@@ -74,7 +74,7 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuned:
-    """How the fine-tuning of a run went."""
+    """The result of fine-tuning a network."""
 
     epochs: int
     selected_on: str
@@ -119,7 +119,7 @@ class ClassAccuracy:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured on test images."""
+    """Accuracy and related numbers on test images."""
 
     accuracy: float
     interval95: tuple[float, float]
@@ -154,19 +154,19 @@ class RunMetrics:
     time_s: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """The content of metrics.json."""
+        """Return the content of metrics.json."""
         content = _flat(self)
         return content if self.finetune else {n: value for n, value in content.items() if n != "finetune"}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> RunMetrics:
-        """The metrics from the content of metrics.json."""
+        """Make the metrics from the content of metrics.json."""
         return read_as(cls, {**content, "test": None if content["accuracy"] is None else content})
 
 
 @dataclass(frozen=True)
 class EvaluationMetrics:
-    """metrics.json of `bcnn evaluate`."""
+    """The content of the metrics.json of `bcnn evaluate`."""
 
     dataset: str
     split: str
@@ -176,7 +176,7 @@ class EvaluationMetrics:
     test: Measured
 
     def to_json(self) -> dict[str, Any]:
-        """The content of metrics.json."""
+        """Return the content of metrics.json."""
         return _flat(self)
 
 
@@ -215,7 +215,7 @@ def _is_evaluation(path: Path) -> bool:
 
 
 def read(path: Path) -> RunMetrics:
-    """The metrics.json of a finished run."""
+    """Read the metrics.json of a finished run."""
     try:
         return RunMetrics.from_json(json.loads(path.read_text()))
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -58,7 +58,7 @@ class Names:
     more: tuple[str, ...] = ()
 
     def names(self) -> tuple[str, ...]:
-        """The names, from the registry itself."""
+        """Read the names from the registry itself."""
         return (*self.more, *getattr(import_module(f"{__package__}.{self.module}"), self.name))
 
     def names_in_source(self) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ class Option:
 
     @property
     def help_text(self) -> str:
-        """The help, with the choices."""
+        """The help, followed by the choices."""
         names = self.choices.names_in_source() if isinstance(self.choices, Names) else self.choices
         return f"{self.help} One of {', '.join(names)}." if names else self.help
 
@@ -250,7 +250,7 @@ def _filled(field: dataclasses.Field[Any], hint: Any) -> Option:
 
 
 def pick(config: type, *names: str) -> dict[str, Option]:
-    """Some of the options of a configuration."""
+    """Return some of the options of a configuration."""
     return {name: declared_by(config)[name] for name in names}
 
 

@@ -14,7 +14,7 @@ class Progress(Protocol):
 
 
 def silent(stage: str, done: int, total: int, note: str = "") -> None:
-    """Hear everything and say nothing."""
+    """A progress that shows nothing."""
 
 
 def within(progress: Progress, whole: str) -> Progress:

@@ -9,17 +9,22 @@ Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench small|rival
 `bcnn compare`;
 ``results: NAME`` for benchmarks/results/NAME.md as it is;
 ``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and ``reproduce: costs``; ``options: run|finetune``
-for the options of `bcnn train`.
+for the options of `bcnn train`; ``session: NAME`` for a command of record_sessions.py and what it printed;
+``commands: all`` for the commands of `bcnn`.
 """
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from typer.main import get_command
+
 from bcnn.bench import BENCHMARKS, load
+from bcnn.cli import app
 from bcnn.experiments import EXPERIMENTS
 from bcnn.experiments.report import costs
 from bcnn.experiments.results import Results
@@ -183,6 +188,31 @@ def _values(option: Option) -> str:
     return f"{kind} {option.range_text}".strip()
 
 
+def session(argument: str) -> str:
+    """A command and what it printed when it was recorded, with the machine."""
+    records = json.loads((RESULTS / "sessions.json").read_text())
+    shown, about = records["sessions"][argument], records["machine"]
+    machine = f"{about['machine']}, {about['threads']} threads, torch {about['torch']}, Python {about['python']}"
+    return f"```console\n$ {shown['command']}\n{shown['output']}\n```\n\n*Recorded on {machine}.*"
+
+
+def commands_table(argument: str) -> str:
+    """Every command in the order of `bcnn --help`, with the first sentence of its help."""
+    lines = ["| command | what it does |", "| --- | --- |"]
+    for words, command in _commands(get_command(app), ("bcnn",)):
+        about = (command.help or "").partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        lines.append(f"| `{' '.join(words)}` | {about} |")
+    return "\n".join(lines)
+
+
+def _commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, inner in getattr(command, "commands", {}).items():
+        if getattr(inner, "commands", None):
+            yield from _commands(inner, (*words, name))
+        else:
+            yield (*words, name), inner
+
+
 TABLES: dict[str, Callable[[str], str]] = {
     "results": lambda name: (RESULTS / f"{name}.md").read_text(),
     **{f"bench {name}": partial(bench_table, name) for name in BENCHMARKS},
@@ -197,6 +227,8 @@ TABLES: dict[str, Callable[[str], str]] = {
     "reproduce": reproduced,
     "views": views_table,
     "options": options_table,
+    "session": session,
+    "commands": commands_table,
 }
 
 

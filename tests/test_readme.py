@@ -1,6 +1,7 @@
 """The README's code runs, its tables are those of the results file, its links lead somewhere."""
 
 import importlib
+import json
 import os
 import re
 import runpy
@@ -81,7 +82,7 @@ def test_tables_are_those_of_the_results_files(page):
     update = runpy.run_path(str(ROOT / "benchmarks" / "update_docs.py"))
     text = (ROOT / page).read_text()
     assert update["rendered"](text) == text, "run benchmarks/update_docs.py"
-    opened = re.findall(r"<!-- (bench \w+|results|eps|rescale|train|finetune|reproduce|options): .+? -->", text)
+    opened = re.findall(r"<!-- ([a-z]+(?: \w+)?): .+? -->", text)
     assert set(opened) <= set(update["TABLES"])
     assert len(opened) == text.count("<!-- end -->")
 
@@ -96,9 +97,30 @@ def test_every_option_is_in_the_documentation():
             assert option.argument or f"`{option.flag}`" in page
 
 
+def test_the_readme_is_one_screen_with_one_table_and_three_commands():
+    assert len(README.splitlines()) <= 140
+    assert re.findall(r"<!-- (train|bench \w+|finetune|reproduce): (.+?) -->", README) == [("train", "cub46_vgg16")]
+    assert README.count("<!-- session: ") == 3
+
+
+@pytest.mark.slow
+def test_recorded_commands_still_run(tmp_path):
+    """What README and tutorial show, on the photographs of the tutorial, with a tiny network instead of AlexNet."""
+    recorder = runpy.run_path(str(ROOT / "benchmarks" / "record_sessions.py"))
+    recorded = json.loads((ROOT / "benchmarks" / "results" / "sessions.json").read_text())["sessions"]
+    assert {name: kept["command"] for name, kept in recorded.items()} == recorder["SESSIONS"]
+    recorder["photographs"](tmp_path, "per_class=20", "per_class=4")
+    for name, command in recorder["SESSIONS"].items():
+        small = command.replace("--backbone alexnet --size 128", "--backbone tiny --weights none --size 32")
+        printed = recorder["run"](small, tmp_path)
+        words = set(re.findall(r"[a-z]{4,}", recorded[name]["output"])) - {"left", "images"}  # of the progress
+        assert len(words & set(re.findall(r"[a-z]{4,}", printed))) > len(words) / 2, printed
+
+
 def test_measurements_are_shown():
     benchmarks = (ROOT / "docs" / "benchmarks.md").read_text()
-    assert README.count("<!-- bench matfun") == 1
+    results = (ROOT / "docs" / "results.md").read_text()
+    assert results.count("<!-- bench matfun") == 1
     assert benchmarks.count("<!-- bench matfun") >= 4
     assert benchmarks.count("<!-- bench pooling") >= 1
 

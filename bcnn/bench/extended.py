@@ -64,7 +64,7 @@ def check_extended(eps: float = float(np.finfo(np.longdouble).eps)) -> None:
 
 
 def to_extended(A: Tensor) -> Extended:
-    """The same numbers, without rounding."""
+    """Convert numbers to 80-bit floating point without rounding."""
     return A.detach().cpu().numpy().astype(np.longdouble)
 
 

@@ -194,7 +194,7 @@ def _count_products(method: MatrixFunction, A: Tensor, G: Tensor) -> float:
 
 
 def remarks() -> Iterator[str]:
-    """Which rivals are not there."""
+    """Say which other packages are not installed and will be left out."""
     for name, why in rivals.missing().items():
         yield f"Left out: {name}, {why}."
 
@@ -251,7 +251,7 @@ LAYOUT = Layout(
         Column("products", "products", ".1f", short="prod."),  # of 2 d^3 operations; decompositions not counted
         Column("device"),
     ),
-    note="Times a matrix, forward and backward, medians; errors relative to float64, the worst of the batch.",
+    note="Times per matrix, forward and backward, medians; errors relative to float64, the worst of the batch.",
     caption="ms per matrix, forward + backward; x eigh: over eigh + autograd; fwd: forward alone; relative errors "
     "of root and gradient; matrices not finite; d x d products",
     title=lambda record: f"{record['function']}, {record['regime']}, d={record['dim']}, batch {record['batch']}",

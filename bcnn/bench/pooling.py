@@ -77,7 +77,7 @@ def _timed(
     rounds: int,
     progress: Progress,
 ) -> Records:
-    """The time of each case per image."""
+    """Measure the time of each case per image."""
     clocks = time_rounds(list(cases.values()), rounds=rounds, stage=group, progress=progress)
     return [
         {
@@ -171,7 +171,7 @@ LAYOUT = Layout(
         Column("gradient_error", "gradient error", ".1e"),
         Column("cosine", "descriptor cosine", ".5f"),
     ),
-    note="Times an image, medians; ratios to the first line of each table, in the same rounds; errors relative to "
+    note="Times per image, medians; ratios to the first line of each table, in the same rounds; errors relative to "
     "float64 and cosines to float32, the worst of the batch.",
     bars={"ratio": "time over the first line's"},
 )

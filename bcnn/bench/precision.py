@@ -69,7 +69,7 @@ SINGLE_ONLY = frozenset({"svd, high precision", "lyapunov, high precision"})  # 
 
 
 def methods_for(dtype: torch.dtype) -> dict[str, MatrixFunction]:
-    """The methods that mean something in a dtype."""
+    """Return the methods that make sense for a dtype."""
     left_out = SINGLE_ONLY if dtype == torch.float64 else frozenset()
     return {name: method for name, method in METHODS.items() if name not in left_out}
 

@@ -52,5 +52,5 @@ def find(function: str) -> tuple[dict[str, MatrixFunction], dict[str, str]]:
 
 
 def missing() -> dict[str, str]:
-    """Every rival that is left out, and why."""
+    """Name every other package that is left out, and why."""
     return {name: why for function in ("sqrt", "log") for name, why in find(function)[1].items()}

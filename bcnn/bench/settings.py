@@ -29,7 +29,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all benchmarks can be told."""
+    """The settings that all benchmarks share."""
 
     quick: bool = option(False, help="Small sizes: seconds rather than minutes.")
 

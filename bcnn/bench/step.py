@@ -106,7 +106,7 @@ class _Training:
     labels: Tensor  # (B,)
 
     def batches(self, count: int) -> Iterator[Tensor]:
-        """So many batches, every second image mirrored."""
+        """Yield this many batches, with every second image mirrored."""
         batch = len(self.labels)
         items: list[Item] = [(i % _NUM_PHOTOGRAPHS, i % 2 == 1) for i in range(count * batch)]
         return self.source.batches(items, [batch] * count)
@@ -279,7 +279,7 @@ LAYOUT = Layout(
         Column("share_spread"),  # half its range over the rounds
         Column("spread"),  # of the step
     ),
-    note="Milliseconds an image, medians over the rounds, forward and backward; the step is the sum of its parts. "
+    note="Milliseconds per image, medians over the rounds, forward and backward; the step is the sum of its parts. "
     "Data alone: from JPEG files to a batch with nothing else running, no part of the step; waiting: what is "
     "left of it where threads decode while the network works. Pooling: with the normalizations of entries, "
     "as in bcnn in the same rounds; matrix function: what its head takes longer than that of bcnn. "

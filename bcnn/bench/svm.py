@@ -89,7 +89,7 @@ def read_shapes(text: str) -> list[Shape]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a contender hands back from its process."""
+    """What a contender returns from its process."""
 
     total_s: float  # for all classes, by the fastest round
     slowest_s: float  # likewise, by the slowest
@@ -185,7 +185,7 @@ def write_descriptors(path: Path, settings: Shape) -> None:
 
 
 def labels_of(settings: Shape) -> Array:
-    """Classes of equal size, in turn."""
+    """Labels of classes of equal size, which take turns."""
     return np.arange(settings.num_samples) % settings.num_classes
 
 

@@ -21,16 +21,16 @@ class Clock:
 
     @property
     def median_ms(self) -> float:
-        """The middle of the rounds."""
+        """The median of the rounds, in milliseconds."""
         return statistics.median(self.times_ms)
 
     @property
     def spread(self) -> float:
-        """Half the range of the rounds over their median."""
+        """Half the range of the rounds, divided by their median."""
         return (max(self.times_ms) - min(self.times_ms)) / 2 / self.median_ms
 
     def ratio_to(self, other: Clock) -> float:
-        """The middle of the round-by-round ratios."""
+        """The median of the ratios, taken round by round."""
         return statistics.median(a / b for a, b in zip(self.times_ms, other.times_ms, strict=False))
 
 

@@ -67,7 +67,7 @@ class Learner(NamedTuple):
 class LeastSquares:
     """Ridge regression on descriptors with a free bias, by one eigen-decomposition for all rounds.
 
-    It minimizes sum |g(x_i) - t_i|^2 + |W|^2 / C.
+    It minimizes `sum |g(x_i) - t_i|^2 + |W|^2 / C`.
 
     Args:
         K: the Gram matrix, shape (n, n).

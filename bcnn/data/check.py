@@ -70,7 +70,7 @@ class Count:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What was found."""
+    """What `bcnn datasets check` has found."""
 
     dataset: str
     num_classes: int
@@ -83,13 +83,13 @@ class CheckReport:
 
     @property
     def clean(self) -> bool:
-        """Nothing broken, nothing in both splits."""
+        """Whether no image is broken and none is in both splits."""
         return not self.broken and not self.copies
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What is kept of a decoded image."""
+    """What is kept of an image after it was decoded."""
 
     size: tuple[int, int]
     digest: bytes

@@ -67,7 +67,7 @@ def _sides(path: Path, folders: Sequence[str]) -> dict[str, str] | None:
 
 
 class _Found:
-    """What was found so far below `root`."""
+    """What has been found below `root` so far."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -75,7 +75,7 @@ class _Found:
         self.ignored: list[str] = []
 
     def add(self, side: Path, split: str) -> None:
-        """The class folders of one split."""
+        """Add the class folders of one split."""
         classes, files = _entries(side)
         if not classes:
             got = "images that are in no class" if any(map(is_image, files)) else "no folders"
@@ -151,7 +151,7 @@ def _is_output(path: Path) -> bool:
 
 
 def is_image(path: str | Path) -> bool:
-    """Whether the name says so."""
+    """Whether the name ends like that of an image."""
     return os.path.splitext(path)[1].lower() in SUFFIXES
 
 

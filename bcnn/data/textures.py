@@ -47,7 +47,7 @@ class Patch:
     numbers: tuple[int, ...]  # the seed of everything that is drawn
 
     def __call__(self) -> Image:
-        """The patch in RGB, all three channels alike."""
+        """Make the patch in RGB; all three channels are the same."""
         import numpy
         from PIL.Image import fromarray
 

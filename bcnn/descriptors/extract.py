@@ -44,11 +44,11 @@ class Describer(Protocol):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """How images are prepared for it."""
+        """How images are prepared for the network."""
 
     @property
     def descriptor_length(self) -> int:
-        """Numbers per image."""
+        """How many numbers describe an image."""
 
     @property
     def branches(self) -> Iterable[nn.Module]:
@@ -58,10 +58,10 @@ class Describer(Protocol):
         """What comes of the images, shared by all with the same branches."""
 
     def describe_maps(self, maps: Any) -> Tensor:
-        """Descriptors, shape (B, descriptor_length)."""
+        """Turn feature maps into descriptors, shape (B, descriptor_length)."""
 
     def to(self, device: Any) -> Any:
-        """Moved to a device."""
+        """Move everything to a device."""
 
     def about(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What makes its descriptors what they are: configuration as JSON, and parameters."""
@@ -138,7 +138,7 @@ def extract(
 
 
 def config_of(dataset: Dataset, model: Describer, options: ExtractOptions) -> DescriptorsConfig:
-    """What makes these descriptors what they are."""
+    """Everything that decides what the descriptors are, as plain data."""
     config, parameters = model.about()
     return DescriptorsConfig(
         dataset=dataset.name,
@@ -253,7 +253,7 @@ def _work(
 
 
 def batches(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of at most `size` things, in order."""
+    """Yield lists of at most `size` things, in order."""
     coming = iter(things)
     while some := list(islice(coming, size)):
         yield some

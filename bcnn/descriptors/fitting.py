@@ -34,13 +34,13 @@ def fit_parts(
     *,
     progress: Progress = silent,
 ) -> BCNN:
-    """Fit every part that needs it, in the order in which images go through them; the same network comes back.
+    """Fit every part that needs it, in the order in which images go through them, and return the same network.
 
     Args:
-        model: with parts to fit, or without.
-        samples: training images, none of those that are held out; one that cannot be read is left out.
-        options: how images are decoded, and where the network works.
-        progress: hears how many images a part has seen.
+        model: a network; if none of its parts has to be fitted, nothing happens.
+        samples: training images, without those that are held out; images that cannot be read are left out.
+        options: how images are decoded, and on which device the network works.
+        progress: is told how many images a part has seen.
     """
     options = options or ExtractOptions()
     todo = parts_to_fit(model)

@@ -46,7 +46,7 @@ class DescriptorsConfig:
 
 @dataclass(frozen=True)
 class Entry:
-    """A sample as the folder lists it."""
+    """A sample in the list of the folder."""
 
     name: str
     label: int
@@ -59,7 +59,7 @@ def listed(dataset: Dataset) -> tuple[Sample, ...]:
 
 
 def digest_of(samples: Sequence[Sample], classes: Sequence[str]) -> str:
-    """A sha256 of what the folder lists."""
+    """The sha256 of everything the folder lists."""
     text = json.dumps([list(classes), [(s.name, s.label, s.split, *(s.box or ()) * s.cut) for s in samples]])
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -145,13 +145,13 @@ def _short(value: object) -> str:
 
 
 def chunk_path(folder: Path, number: int) -> Path:
-    """The file of that chunk."""
+    """The path of the file of a chunk."""
     return folder / f"chunk-{number:05d}.safetensors"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Descriptors of a few samples."""
+    """The descriptors of a few samples, one file of the folder."""
 
     number: int
     descriptors: Tensor  # (images, views, d)
@@ -162,7 +162,7 @@ class Chunk:
 
 
 def write_chunk(folder: Path, chunk: Chunk) -> None:
-    """Write a chunk whole."""
+    """Write the file of a chunk, completely or not at all."""
     tensors = {"descriptors": chunk.descriptors.contiguous(), "rows": torch.tensor(chunk.rows, dtype=torch.int64)}
     about = {
         "fingerprints": [list(fingerprint) for fingerprint in chunk.fingerprints],
@@ -249,7 +249,7 @@ class Descriptors:
 
     @property
     def missing(self) -> list[int]:
-        """The chunks that are not there."""
+        """The chunks that have not been written yet."""
         return [number for number in range(self.num_chunks) if read_header(self.folder, number) is None]
 
     @cached_property
@@ -264,7 +264,7 @@ class Descriptors:
 
     @property
     def content(self) -> str:
-        """A digest of the images, names and content."""
+        """A digest of the names and the contents of all images."""
         return digest_of_content(self.config.listing, (own for about in self._headers for own in about["fingerprints"]))
 
     @property

@@ -30,11 +30,11 @@ class Team:
 
     @property
     def leads(self) -> bool:
-        """Whether this process speaks and writes for all."""
+        """Whether this process prints and writes for all of them."""
         return self.rank == 0
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait until all processes have come this far."""
         if self.size > 1:
             with self.together():
                 dist.barrier()
@@ -69,7 +69,7 @@ class Team:
         return found[0]
 
     def agree(self, value: Any) -> Any:
-        """The leader's value."""
+        """Give all processes the value that the leading one has."""
         if self.size == 1:
             return value
         box = [value]
@@ -77,7 +77,7 @@ class Team:
         return box[0]
 
     def gather(self, value: Any) -> list[Any]:
-        """The values of all processes, by rank."""
+        """Collect the values of all processes, ordered by rank."""
         if self.size == 1:
             return [value]
         box: list[Any] = [None] * self.size

@@ -34,7 +34,7 @@ Jobs = Callable[[Subject], Sequence[Job[Any]]]
 
 @dataclass(frozen=True)
 class Experiment:
-    """An artifact of the paper."""
+    """A table or figure of the paper."""
 
     title: str
     about: str  # the module's docstring
@@ -48,5 +48,5 @@ class Experiment:
 
 
 def jobs_of(cells: Cells) -> Jobs:
-    """All jobs of the cells."""
+    """All jobs that the cells of a table need."""
     return lambda subject: [job for cell in cells(subject) for job in cell.jobs]

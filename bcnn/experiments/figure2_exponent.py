@@ -80,7 +80,7 @@ def _curve(axes: Any, results: Results, subject: Subject) -> None:
 
 
 def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
-    """The figure, then its numbers."""
+    """The figure, followed by its numbers."""
     drawn = found_of(results, subjects, jobs_of(cells))
     return [_picture(results, drawn), *accuracy_blocks(cells, ["p"])(results, drawn)] if drawn else []
 

@@ -26,7 +26,7 @@ class View(NamedTuple):
 
 
 class Gauge:
-    """Measured rates of this machine."""
+    """How fast this machine is, measured on a few samples."""
 
     def __init__(self, shop: Workshop):
         self.shop = shop
@@ -35,7 +35,7 @@ class Gauge:
 
     @torch.inference_mode()
     def view(self, network: str, size: int) -> View:
-        """One view of an image of that size."""
+        """Measure one view of an image of this size."""
         key, device = (network, size), self.shop.options.device
         if key not in self._views:
             model = self.shop.network(next(iter(self.shop.data)), network, size).to(device)

@@ -44,7 +44,7 @@ AUTHORS = (
 
 
 def made_up(subject: Subject) -> dict[str, list[GradientErrors]]:
-    """By regime, one job per dtype."""
+    """The jobs for made-up matrices: one per regime and dtype."""
     return {name: [GradientErrors(name, dtype, BATCH, dim=subject.dim) for dtype in DTYPES] for name in REGIMES}
 
 

@@ -30,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Share:
-    """What of the plan an artifact needs."""
+    """The part of the plan that one artifact needs."""
 
     artifact: str
     num_cells: int
@@ -41,7 +41,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in order, and what they are for."""
+    """The steps in order, and what they are for."""
 
     steps: tuple[Step, ...]
     shares: tuple[Share, ...]

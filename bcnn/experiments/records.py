@@ -45,7 +45,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What tables say of a dataset; it has no paths."""
+    """What tables say about a dataset; it contains no paths."""
 
     classes: tuple[str, ...]
     num_classes: int

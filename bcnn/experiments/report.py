@@ -73,7 +73,7 @@ def make_document(folders: Sequence[Path]) -> Document:
 
 
 def _gather(folders: Sequence[Path]) -> tuple[Results, list[Path]]:
-    """All results in one, and the run folders."""
+    """Join all results, and find the run folders."""
     together, runs = Results(), []
     for folder in folders:
         paths = [folder] if folder.is_file() else [*sorted(folder.glob(FILE)), *sorted(folder.glob(f"*/{FILE}"))]
@@ -216,7 +216,7 @@ def _times(results: Results) -> Section:
 
 
 def _about(results: Results) -> Section:
-    """Versions, and every job as it is stored."""
+    """The versions, and every job as it is stored."""
     groups: dict[str, list[str]] = defaultdict(list)
     for own in results.measurements.values():
         versions = {**own.versions, "commit": own.commit}

@@ -66,7 +66,7 @@ class Results:
         return own.result.failed if own is not None and isinstance(own.result, Failed) else None
 
     def add(self, job: Job[R], outcome: Outcome[R | Failed], time_s: float) -> None:
-        """Write a measurement down."""
+        """Write a measurement to the file."""
         line = {"what": MEASUREMENT, "job": job_to_plain(job), "result": to_plain(outcome.result)}
         line |= {"time_s": round(time_s, 2), "versions": outcome.versions, "commit": outcome.commit}
         self._append({**line, "date": datetime.now(timezone.utc).isoformat(timespec="seconds")})
@@ -115,7 +115,7 @@ class Results:
 
 
 def job_to_plain(job: Job[Any]) -> dict[str, Any]:
-    """The job as JSON has it."""
+    """A job as plain data for JSON."""
     return {"kind": job.kind, **to_plain(job)}
 
 
@@ -132,7 +132,7 @@ def _measurement(content: dict[str, Any]) -> Measurement[Any]:
 
 
 def _whole_bytes(path: Path) -> int:
-    """The length of the file up to its last line end."""
+    """The length of the file up to the end of its last complete line."""
     return path.read_bytes().rfind(b"\n") + 1
 
 

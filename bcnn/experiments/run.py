@@ -29,7 +29,7 @@ MAY_HOLD = (FILE, "descriptors", "finetune", "report.html", "report.md", "report
 
 @dataclass(frozen=True)
 class Failure:
-    """A step that could not be done."""
+    """A step that failed, and why."""
 
     name: str
     why: str
@@ -45,7 +45,7 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def register(subjects: Sequence[Subject], results: Results, shop: Workshop) -> None:
-    """Make known what is measured."""
+    """Tell the results which datasets and networks are measured."""
     for subject in subjects:
         dataset = shop.dataset(subject.dataset)
         about = DatasetInfo(

@@ -40,7 +40,7 @@ class Row:
     rounds: int = 0
 
     def job(self, subject: Subject) -> System | Boosted:
-        """What measures it."""
+        """The job that measures this system."""
         source = replace(source_of(subject), front=self.front)
         if self.two:
             source = replace(source, network=f"{subject.network},{partner_of(subject.network)}")

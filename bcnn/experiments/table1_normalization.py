@@ -27,7 +27,7 @@ NORMALIZATIONS: dict[str, tuple[tuple[str, ...], float]] = {
 
 
 def job(subject: Subject, normalization: str) -> Frozen:
-    """The job of a row."""
+    """The job that measures one row."""
     return frozen(subject, *NORMALIZATIONS[normalization])
 
 

@@ -49,7 +49,7 @@ SCHEMES = {"LYAP": "lyapunov", "SVD": "svd_truncated", "Faster: identity gradien
 
 
 def left(subject: Subject) -> list[Cell]:
-    """Accuracy of frozen networks."""
+    """The left half: accuracy of frozen networks."""
     roots = {name: frozen(subject, (text, "signed_sqrt", "l2"), SQRT_EPS) for name, text in FORWARD.items()}
     heads = {"0": job(subject, "sgnsqrt"), **roots}
     return [Cell((name,), (own,), _printed(subject, "forward", name), part=LEFT) for name, own in heads.items()]
@@ -79,7 +79,7 @@ def _printed(subject: Subject, part: str, column: str) -> float | None:
 
 
 def time_job(subject: Subject) -> ForwardTime:
-    """The job of the last line of the left half."""
+    """The job for the times, the last line of the left half."""
     methods = (*OTHERS.values(), *FORWARD.values())
     return ForwardTime(source_of(subject), methods, SQRT_EPS, subject.device, subject.threads)
 

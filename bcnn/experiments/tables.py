@@ -40,19 +40,19 @@ class Measured:
 
     @property
     def accuracy(self) -> float:
-        """Mean over the seeds."""
+        """The mean accuracy over the seeds."""
         return mean(self.accuracies)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of chance in the test images."""
+        """The interval for chance in the test images."""
         if self.right is not None and len(self.accuracies) > 1 and 0 < self.accuracy < 1:
             return mean_interval(self.right)
         return wilson(round(self.accuracy * self.num_test), self.num_test)  # a bootstrap of equal answers has no width
 
     @property
     def text(self) -> str:
-        """In percent, with the spread over seeds."""
+        """The accuracy in percent, with the spread over the seeds."""
         return percent(self.accuracy, stdev(self.accuracies) if len(self.accuracies) > 1 else None)
 
 
@@ -193,7 +193,7 @@ def _fullest(results: Results, subjects: Sequence[Subject], cells: Cells, datase
 
 
 def _texts(results: Results, cell: Cell) -> tuple[str, str]:
-    """The paper's number and ours."""
+    """The texts of the paper's number and of ours."""
     return NONE if cell.paper is None else f"{cell.paper:.1f}", ours_text(results, cell)
 
 

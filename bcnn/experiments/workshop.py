@@ -65,7 +65,7 @@ class Workshop:
         self._models: dict[tuple[str, str, int, Path | None, str | None], BCNN] = {}
 
     def dataset(self, name: str) -> Dataset:
-        """The dataset, loaded once."""
+        """Load a dataset, once."""
         if name not in self.data:
             raise unknown_name("reproduce", "dataset", name, self.data)
         if name not in self._datasets:
@@ -116,12 +116,12 @@ class Workshop:
         return digest_of_tensors(self.network(dataset, network, size).backbone.state_dict())[:16]
 
     def add_broken(self, dataset: str, broken: Mapping[str, str]) -> None:
-        """Keep in mind which images could not be read."""
+        """Remember which images could not be read."""
         self.broken[dataset] = {**self.broken.get(dataset, {}), **broken}
 
 
 def slug_of(dataset: str, images: str, network: str, parameters: str, size: int) -> str:
-    """A folder's name, or the start of it."""
+    """A name for a folder, or the beginning of one."""
     return f"{dataset}-{images[:8]}_{network.replace('/', '-')}-{parameters[:8]}_{size}"
 
 

@@ -149,7 +149,7 @@ class Foreground(Front, FittedPart):
         self.network.zero_grad(set_to_none=True)
 
     def extra_repr(self) -> str:
-        """The options that count after fitting."""
+        """Show the options that still matter after fitting."""
         return f"margin={self.margin:g}, whole={self.whole}, size={self.size}"
 
 

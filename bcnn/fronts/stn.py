@@ -47,7 +47,7 @@ def transform(images: Tensor, theta: Tensor, size: tuple[int, int]) -> Tensor:
         size: height and width of a crop in pixels.
 
     Returns:
-        Crops, shape (B, N, C, *size), of the dtype of the images.
+        Crops, shape `(B, N, C, *size)`, of the dtype of the images.
     """
     count = theta.shape[1]
     wide = images.to(torch.promote_types(images.dtype, torch.float32))
@@ -116,12 +116,12 @@ class SpatialTransformers(Front):
         return attention(scale, chosen[..., :2])
 
     def forward(self, images: Tensor) -> Tensor:
-        """Crops (B, N, 3, size, size)."""
+        """Cut out the crops, shape (B, N, 3, size, size)."""
         height, width = images.shape[-2:]
         return transform(images, self.theta(images), (self.size or height, self.size or width))
 
     def extra_repr(self) -> str:
-        """What it cuts."""
+        """Show how many crops it cuts, and how."""
         return f"{self.num_crops}, size={self.size}, see={self.see}, learn_scale={self.learn_scale}"
 
 

@@ -55,7 +55,7 @@ class _FullProducts:
 
     @property
     def anybody(self) -> bool:
-        """Whether somebody is inside."""
+        """Whether any thread is inside the context at the moment."""
         return self._num_inside > 0
 
     def __enter__(self) -> None:

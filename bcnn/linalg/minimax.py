@@ -86,7 +86,7 @@ def schedule(lower: float, num_steps: int | None, tol: float) -> tuple[Polynomia
         lower: least eigenvalue over the bound the matrix was divided by, in (0, 1]; below 1e-28 counts as that.
         num_steps: at most so many steps, in which case the range covered is the widest that so many steps bring to
             `tol`: smaller eigenvalues come out too small rather than all of them inaccurate. None for no limit.
-        tol: largest |1 - x| wanted; below the rounding of float64 counts as that rounding.
+        tol: the largest `|1 - x|` that is wanted; below the rounding of float64 counts as that rounding.
     """
     lo, tol = math.sqrt(max(lower, _LEAST)), max(tol, 4e-16)
     if num_steps is None:

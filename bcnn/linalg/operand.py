@@ -20,7 +20,7 @@ from .products import add_to_diagonal, symmetric_product
 
 
 class Factored(NamedTuple):
-    """A = X X^T + ridge I, by its parts."""
+    """The matrix A = X X^T + ridge I, kept as X and ridge without forming it."""
 
     X: Tensor  # (..., d, n)
     ridge: Tensor | None  # (...), > 0; None: there is none
@@ -36,12 +36,12 @@ class Factored(NamedTuple):
 
 
 class Operand(Protocol):
-    """Anything that can be formed."""
+    """Anything that can be turned into a matrix by `form()`."""
 
     def form(self) -> Tensor:
         """The matrix itself, shape (..., d, d)."""
 
 
 def formed(A: Tensor | Operand) -> Tensor:
-    """A as a matrix, whatever it came as."""
+    """Return A as a matrix, whether it was formed already or not."""
     return A if isinstance(A, torch.Tensor) else A.form()

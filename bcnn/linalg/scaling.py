@@ -40,7 +40,7 @@ def trace(A: Tensor) -> Tensor:
 
 
 class Scale(NamedTuple):
-    """A bound and its derivative."""
+    """A bound on the spectrum, and its derivative."""
 
     value: Callable[[Tensor], Tensor]  # s(A), (..., 1, 1)
     gradient: Callable[[Tensor], Tensor]  # ds/dA, (..., d, d) or broadcasting to it

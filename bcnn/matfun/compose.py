@@ -34,7 +34,7 @@ from .thin import is_thin, thin_matrix_function
 
 
 class MatrixFunctionInfo(NamedTuple):
-    """How well and how long: what ``return_info=True`` adds."""
+    """How exact a result is and how many steps it took; ``return_info=True`` returns it beside the result."""
 
     residual: Tensor  # (...), ||A - f^{-1}(Z)||_F / ||A||_F
     num_steps: int  # 0 for a decomposition

@@ -49,7 +49,7 @@ class SpectralFunction:
     unit: float = torch.finfo(torch.float32).eps
 
     def at(self, p: Tensor | None) -> SpectralFunction:
-        """The same function with its exponent bound."""
+        """The same function with a fixed exponent."""
         return self if p is None else replace(self, p=p)
 
 
@@ -70,7 +70,7 @@ class Method:
         object.__setattr__(self, "options", frozenset(p.name for p in given if p.kind is p.KEYWORD_ONLY))
 
     def why_not(self, function: str) -> str | None:
-        """Why it cannot compute this function, or None."""
+        """The reason why it cannot compute this function, or None."""
         if self.functions is not None and function not in self.functions:
             return f"is for {', '.join(sorted(self.functions))}"
         return None
@@ -106,7 +106,7 @@ class BackwardRule(Method):
     second: bool = False  # right to every order; else a second derivative is refused
 
     def why_not_after(self, forward: ForwardMethod) -> str | None:
-        """Why this rule cannot follow `forward`, or None."""
+        """The reason why this rule cannot follow `forward`, or None."""
         if self.needs_basis and not forward.basis:
             return "needs the eigenvectors that only a decomposition leaves"
         if self.needs_iteration and forward.basis:

@@ -68,7 +68,7 @@ class MatrixFunction(nn.Module):
         return Z
 
     def shape(self, given: Shape) -> Shape:
-        """A matrix of the same size."""
+        """The result is a matrix of the same size."""
         return expect(f"matrix_{self.function.name}", Spd, given, "matrix functions follow bilinear pooling")
 
     def extra_repr(self) -> str:

@@ -39,7 +39,7 @@ def number(expected: str, is_right: Callable[[Any], bool], kind: type = Real) ->
 
 
 def flag(who: str, name: str, value: Any) -> None:
-    """True or False."""
+    """Accept True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"{who}: expected `{name}` to be True or False, got {value!r}.")
 
@@ -51,7 +51,7 @@ def flag_or_none(who: str, name: str, value: Any) -> None:
 
 
 def function(who: str, name: str, value: Any) -> None:
-    """Something to call."""
+    """Accept anything that can be called."""
     if not callable(value):
         raise ValueError(f"{who}: expected `{name}` to be callable, got {value!r}.")
 

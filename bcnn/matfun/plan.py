@@ -28,7 +28,7 @@ INTERNAL_OPTIONS = frozenset({"tolerance", "algorithm", "scaled_by"})
 
 
 class Plan(NamedTuple):
-    """A pair that makes sense, options bound."""
+    """A forward algorithm and a backward rule that go together, with their options."""
 
     function: SpectralFunction
     method: ForwardMethod

@@ -34,7 +34,7 @@ from .thin import _LEAST_SHARE, _second_differences, _spectrum, is_thin
 
 
 class Applied(NamedTuple):
-    """f(A), not computed yet."""
+    """The matrix f(A), which has not been computed yet."""
 
     function: MatrixFunction
     A: Tensor | Factored

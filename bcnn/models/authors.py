@@ -34,13 +34,13 @@ _BY_CLASSES = {196: Preprocessing(), 100: Preprocessing(resize_to=512)}
 
 
 def is_authors(state: Any) -> bool:
-    """Whether a loaded checkpoint is one of theirs."""
+    """Whether a loaded checkpoint was written by the authors' code."""
     names = _states(state)
     return any(name.startswith(_FEATURES) for name in names) and any(name.startswith(_CLASSIFIER) for name in names)
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether a file is one of theirs."""
+    """Whether a file is a checkpoint of the authors' code."""
     try:
         return is_authors(load_state(path))
     except ValueError:

@@ -49,13 +49,13 @@ class ModelConfig:
 class BCNN(nn.Module):
     """From images (B, 3, H, W) to scores (B, num_classes), or to descriptors where there are no classes.
 
-    Use `build_model`; this class joins the parts.
+    Use `build_model` to make one; this class only joins the parts.
 
     Args:
-        config: what it is.
-        branches: its networks.
-        front: the part before them; None: made from the configuration.
-        head: between them and the scorer; None: made from the configuration.
+        config: everything that makes the network, as plain data.
+        branches: the networks.
+        front: the part before the networks; None makes it from the configuration.
+        head: the part between the networks and the scorer; None makes it from the configuration.
     """
 
     kind: ClassVar[str] = "network"
@@ -86,7 +86,7 @@ class BCNN(nn.Module):
         return tuple(branch(images) for branch in self.branches)
 
     def describe(self, images: Tensor) -> Tensor:
-        """Descriptors, shape (B, `descriptor_length`)."""
+        """Return the descriptors of images, shape (B, `descriptor_length`)."""
         return self.describe_maps(self.maps(images))
 
     def describe_maps(self, maps: Sequence[Tensor]) -> Tensor:
@@ -147,12 +147,12 @@ class BCNN(nn.Module):
 
     @property
     def num_crops(self) -> int:
-        """Into how many a front cuts each image."""
+        """How many crops the front makes of each image."""
         return int(getattr(self.front, "num_crops", 1))
 
     @property
     def descriptor_length(self) -> int:
-        """Numbers per image that the head gives."""
+        """How many numbers the head gives per image."""
         return self.num_crops * self.head.length(*self.channels)
 
     @property
@@ -162,7 +162,7 @@ class BCNN(nn.Module):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """How images are prepared for it."""
+        """How images are prepared for the network."""
         return self.config.preprocessing
 
     def freeze_until(self, layer: str) -> BCNN:

@@ -47,7 +47,7 @@ class Branch(nn.Module):
         self._given = given
 
     def forward(self, images: Tensor) -> Tensor:
-        """The maps after the projection."""
+        """Return the feature maps after the projection."""
         if self._given is not None:
             images = change_pixels(images, self._given, self.config.preprocessing)
         maps: Tensor = self.projection(self.backbone(images))
@@ -74,7 +74,7 @@ def change_pixels(images: Tensor, given: Preprocessing, wanted: Preprocessing) -
 
 
 def geometry(preprocessing: Preprocessing) -> dict[str, Any]:
-    """Which square of a photograph it is."""
+    """Which square of a photograph the network sees."""
     return {name: getattr(preprocessing, name) for name in GEOMETRY}
 
 

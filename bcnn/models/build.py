@@ -60,12 +60,13 @@ def build_model(  # noqa: PLR0913 - the front door: every option under its own n
             leaves them random. For timm's networks "default" is timm's own. The .safetensors file of another network
             with this backbone, such as a fine-tuned one, gives its weights and its preprocessing.
         cut: the layer where the backbone is cut; None for the usual place (relu5_3 of vgg16, as in the paper).
-        proj_dim: reduce the channels to so many by a 1 x 1 convolution before pooling.
+        proj_dim: reduce the channels to this number by a 1 x 1 convolution before pooling.
         freeze_until: the last layer that training leaves alone.
-        size: the side of the images; None for 448, the paper's, and for timm's networks that of their training.
+        size: the side of the images in pixels. None means 448, as in the paper; for timm's networks it means the size
+            they were trained with.
         front: a part before the networks, a text of `FRONTS`.
         scorer: the part that scores classes, a text of `SCORERS`.
-        report: hears of a download; None says it on the error stream.
+        report: a function that is told about a download; with None it is printed on the error stream.
         **head: options of `bcnn.Head`, such as pooling, normalize, eps, triangle.
 
     Example:

@@ -29,7 +29,7 @@ class EnsembleConfig:
 
     @property
     def num_classes(self) -> int | None:
-        """The number of scores."""
+        """The number of classes."""
         return self.members[0].num_classes
 
     @property
@@ -43,8 +43,8 @@ class Ensemble(nn.Module):
 
     .. math:: s = \sum_k \frac{w_k}{T_k} s_k, \qquad \mathrm{softmax}(s) \propto \prod_k p_k^{w_k}
 
-    So a network whose scores are large for no other reason than how it was trained does not outvote the others, and
-    with weights that sum to 1 the softmax is the geometric mean of the members' probabilities.
+    A network whose scores are large only because of the way it was trained therefore does not outvote the others. With
+    weights that sum to 1, the softmax is the geometric mean of the members' probabilities.
 
     Args:
         members: networks with a scorer. `bcnn.load` sets their `temperature`, T; of others it is 1.
@@ -91,7 +91,7 @@ class Ensemble(nn.Module):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """How images are prepared for it."""
+        """How images are prepared for the ensemble."""
         return self.config.preprocessing
 
     def live_config(self) -> EnsembleConfig:

@@ -43,12 +43,13 @@ def model_config(content: Mapping[str, Any]) -> ModelConfig:
 
 
 def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = None) -> Path:
-    """Write a network, or an ensemble of networks, to one .safetensors file, whole or not at all.
+    """Write a network, or an ensemble of networks, to one .safetensors file, completely or not at all.
 
     Args:
         model: made by `build_model`, `Ensemble` or `load`.
-        path: where to; the folder is made if need be.
-        notes: JSON-able facts to keep with it (class names, accuracy, data); `read_notes` gives them back.
+        path: the file to write; its folder is created if necessary.
+        notes: facts to keep with the network, such as class names or accuracy, as JSON can hold them; `read_notes`
+            returns them.
     """
     if not isinstance(model, Predictor):
         raise TypeError(
@@ -78,7 +79,7 @@ def save(model: Predictor, path: str | Path, *, notes: dict[str, Any] | None = N
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
-    """A network or an ensemble from a file of `save`, in evaluation mode; a wrong file is refused with the reason."""
+    """Read what `save` has written, in evaluation mode; a wrong file is refused with the reason."""
     tensors, about = _read(Path(path))
     try:
         content = json.loads(about["config"])
@@ -103,7 +104,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
 
 
 def read_notes(path: str | Path) -> dict[str, Any]:
-    """What was saved with a network besides it."""
+    """Return the notes that were saved together with a network."""
     return _notes(Path(path), _read(Path(path), tensors=False)[1])
 
 
@@ -118,7 +119,7 @@ def _notes(path: Path, about: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _temperature(path: Path, notes: Mapping[str, Any]) -> float:
-    """What scores are divided by to become logits."""
+    """The number that scores are divided by to become logits."""
     given = notes.get("temperature", 1.0)
     if type(given) not in (int, float) or not 0 < given < math.inf:
         raise ValueError(f"{path}: expected a temperature > 0 in its notes, got {given!r}.")

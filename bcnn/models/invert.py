@@ -44,7 +44,7 @@ Loss = Callable[[Tensor], Tensor]  # from images with pixels of 0 to 1, shape (1
 
 @dataclass(frozen=True)
 class Inverted:
-    """A picture, and how well it does."""
+    """The finished picture, and how far the loss fell."""
 
     pixels: Tensor  # (3, H, W), 0 to 1
     start: Tensor  # the noise that it was made from
@@ -68,7 +68,7 @@ def as_input(images: Tensor, preprocessing: Preprocessing) -> Tensor:
 def class_loss(
     scores: Callable[[Tensor], Tensor], preprocessing: Preprocessing, label: int, temperature: float
 ) -> Loss:
-    """-log p of a class."""
+    """The loss -log p of a class."""
 
     def loss(images: Tensor) -> Tensor:
         logits = scores(as_input(images, preprocessing)).float() / temperature

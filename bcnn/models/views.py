@@ -50,7 +50,7 @@ def to_batch(
 
 
 def autocast(precision: str, device: str) -> torch.autocast | nullcontext[None]:
-    """Computes in bfloat16 where that is wanted."""
+    """Compute in bfloat16 where that is wanted."""
     if precision == "float32":
         return nullcontext()
     return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)

@@ -30,15 +30,15 @@ class FittedPart(nn.Module):
         self.register_buffer("fitted", torch.tensor(False))
 
     def fit(self, batches: Batches) -> None:
-        """Find the values of the buffers."""
+        """Find the values of the buffers on training images."""
         raise NotImplementedError
 
     def mark_fitted(self) -> None:
-        """To be called at the end of `fit`."""
+        """Call this at the end of `fit`."""
         self.fitted.fill_(True)
 
     def check_fitted(self) -> None:
-        """Raise before the part has seen training images."""
+        """Raise an error if the part has not been fitted yet."""
         if not torch.compiler.is_compiling() and not self.fitted.is_meta and not bool(self.fitted):
             raise ValueError(
                 f"{type(self).__name__}: expected to be fitted on training images first; bcnn train does so, in Python "

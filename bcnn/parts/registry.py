@@ -45,7 +45,7 @@ class Part:
 
     @cached_property
     def options(self) -> dict[str, Option]:
-        """Its options, in order."""
+        """The options of the part, in order."""
         helps: dict[str, str] = {}
         for own in reversed(self.make.__mro__):
             helps |= _arguments_in(inspect.cleandoc(own.__doc__ or ""))
@@ -59,7 +59,7 @@ class Part:
 
     @property
     def positional(self) -> list[str]:
-        """The options that may stand without their names."""
+        """The options that may be given without their names."""
         return [p.name for p in self._parameters if p.name not in GIVEN and p.kind is p.POSITIONAL_OR_KEYWORD]
 
     @property
@@ -69,12 +69,12 @@ class Part:
 
     @property
     def needs_fit(self) -> bool:
-        """Whether it is fitted on training images."""
+        """Whether the part is fitted on training images."""
         return issubclass(self.make, FittedPart)
 
     @property
     def num_inputs(self) -> int:
-        """How many networks' features it takes."""
+        """From how many networks the part takes features."""
         return int(getattr(self.make, "num_inputs", 1))
 
     @property
@@ -159,7 +159,7 @@ class Registry(dict[str, Part]):
 
 
 def _type_of(parameter: inspect.Parameter) -> str:
-    """As it is written; nothing where it is not."""
+    """The annotated type of an argument; empty if it has none."""
     if parameter.annotation is parameter.empty:
         return ""
     text = parameter.annotation

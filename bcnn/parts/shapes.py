@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 
 @dataclass(frozen=True)
 class Shape:
-    """One of the kinds below."""
+    """What a part takes or gives per image: one of the kinds below."""
 
     kind: ClassVar[str] = "features"
 
@@ -30,7 +30,7 @@ class Maps(Shape):
 
 @dataclass(frozen=True)
 class Vector(Shape):
-    """`length` numbers."""
+    """A vector of `length` numbers per image."""
 
     length: int
     kind: ClassVar[str] = "a vector"
@@ -72,7 +72,7 @@ class Spd(Shape):
 
     @property
     def triangle(self) -> int:
-        """The entries on and above the diagonal."""
+        """How many entries lie on and above the diagonal."""
         return self.dim * (self.dim + 1) // 2
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ def expect(who: str, kind: type[S], given: Shape, remedy: str = "") -> S:
 
 
 def expect_maps(who: str, inputs: tuple[Shape, ...], count: int) -> tuple[Maps, ...]:
-    """So many features, one per network."""
+    """Check that there are features of this many networks, and return their shapes."""
     if len(inputs) != count:
         wanted = "one network" if count == 1 else f"{count} networks"
         raise ValueError(f"{who}: expected the features of {wanted}, got those of {len(inputs)}.")

@@ -63,7 +63,7 @@ def read(text: str, kind: str = "part", example: str = "l2") -> Written:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
+    """Turn NumPy's numbers into Python's."""
     return value.item() if hasattr(value, "item") else value
 
 

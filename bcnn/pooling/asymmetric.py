@@ -60,7 +60,7 @@ def asymmetric_pool(features: Tensor, other: Tensor, *, layout: str = "maps", ma
 
 
 class AsymmetricPool(Pooling):
-    """`asymmetric_pool` as a part."""
+    """The function `asymmetric_pool` as a part."""
 
     num_inputs: ClassVar[int] = 2
 
@@ -70,5 +70,5 @@ class AsymmetricPool(Pooling):
         return Matrix(first.channels, second.channels)
 
     def forward(self, features: Tensor, other: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Tensor:
-        """The mean outer product, shape (B, C, C')."""
+        """Return the mean outer product, shape (B, C, C')."""
         return asymmetric_pool(features, other, layout=layout, mask=mask)

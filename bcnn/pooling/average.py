@@ -34,13 +34,13 @@ def average_pool(features: Tensor, *, layout: str = "maps", mask: Tensor | None 
 
 
 class AveragePool(Pooling):
-    """`average_pool` as a part."""
+    """The function `average_pool` as a part."""
 
     def shape(self, *inputs: Shape) -> Vector:
-        """As many numbers as there are channels."""
+        """The result has one number per channel."""
         (maps,) = expect_maps("average", inputs, 1)
         return Vector(maps.channels)
 
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Tensor:
-        """The mean feature, shape (B, C)."""
+        """Return the mean feature, shape (B, C)."""
         return average_pool(features, layout=layout, mask=mask)

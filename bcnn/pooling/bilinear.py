@@ -73,12 +73,12 @@ class BilinearPool(Pooling):
         self.eps, self.eps_scale = float(eps), eps_scale
 
     def shape(self, *inputs: Shape) -> Spd:
-        """One matrix, as large as there are channels."""
+        """The result is a d x d matrix for d channels."""
         (maps,) = expect_maps("bilinear", inputs, 1)
         return Spd(maps.channels)
 
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Factored:
-        """X and the ridge, shapes (B, d, n) and (B,)."""
+        """Return X and the ridge, shapes (B, d, n) and (B,)."""
         A = Factored(as_columns("bilinear_pool", features, layout=layout, mask=mask), None)
         return A._replace(
             ridge=ridge_of(A, eps=self.eps, eps_scale=self.eps_scale), least=self.least_eigenvalue(A.X.shape[-2])
@@ -96,16 +96,16 @@ class BilinearPool(Pooling):
 
     @property
     def has_ridge(self) -> bool:
-        """Unless eps is 0."""
+        """Whether a ridge is added: it is, unless eps is 0."""
         return self.eps > 0
 
     @property
     def stored_as(self) -> str:
-        """The matrix without a ridge serves every ridge."""
+        """What is stored on disk: the matrix without a ridge, which serves every ridge."""
         return "bilinear(eps=0)"
 
     def complete(self, pooled: Tensor) -> Tensor:
-        """A from X X^T, shape (B, d, d)."""
+        """Make A from the stored X X^T, shape (B, d, d)."""
         ridge = ridge_of(pooled, eps=self.eps, eps_scale=self.eps_scale)
         if ridge is None:
             return pooled

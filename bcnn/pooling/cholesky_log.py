@@ -58,14 +58,14 @@ def _check_definite(failed: Tensor) -> None:
 
 
 class CholeskyLog(Normalization):
-    """`cholesky_log` as a part."""
+    """The function `cholesky_log` as a part."""
 
     takes: ClassVar[str] = "spd"
 
     def shape(self, given: Shape) -> Spd:
-        """A symmetric matrix of the same size."""
+        """The result is a symmetric matrix of the same size."""
         return expect("cholesky_log", Spd, given, "it follows bilinear or covariance pooling")
 
     def forward(self, A: Tensor | Factored) -> Tensor:
-        """Symmetric matrices (..., d, d)."""
+        """Apply it to symmetric matrices (..., d, d)."""
         return cholesky_log(A)

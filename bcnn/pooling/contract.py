@@ -55,5 +55,5 @@ class Normalization(nn.Module):
     takes_applied: ClassVar[bool] = False  # after a matrix function it wants that unapplied (`bcnn.matfun.thin_factor`)
 
     def shape(self, given: Shape) -> Shape:
-        """The same as it is given."""
+        """The result has the shape of the input."""
         return given

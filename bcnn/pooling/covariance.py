@@ -45,20 +45,20 @@ class CovariancePool(Pooling):
         self.eps, self.eps_scale = float(eps), eps_scale
 
     def shape(self, *inputs: Shape) -> Spd:
-        """One matrix, as large as there are channels."""
+        """The result is a d x d matrix for d channels."""
         (maps,) = expect_maps("covariance", inputs, 1)
         return Spd(maps.channels)
 
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Factored:
-        """X J and the ridge, shapes (B, d, n) and (B,)."""
+        """Return X J and the ridge, shapes (B, d, n) and (B,)."""
         A = Factored(centred_columns("covariance_pool", features, layout=layout, mask=mask), None)
         return A._replace(ridge=ridge_of(A, eps=self.eps, eps_scale=self.eps_scale))
 
     @property
     def has_ridge(self) -> bool:
-        """Unless eps is 0."""
+        """Whether a ridge is added: it is, unless eps is 0."""
         return self.eps > 0
 
     def extra_repr(self) -> str:
-        """The ridge."""
+        """Show the ridge."""
         return f"eps={self.eps:g}, eps_scale={self.eps_scale!r}"

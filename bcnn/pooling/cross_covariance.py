@@ -129,7 +129,7 @@ class CrossCovariancePool(Pooling, FittedPart):
         return columns("cross_covariance", features, layout=layout, mask=mask)
 
     def extra_repr(self) -> str:
-        """Every option."""
+        """Show every option."""
         names = ("dim", "heads", "mean", "root", "centre", "start", "seed")
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 

@@ -95,7 +95,7 @@ class DemocraticPool(Pooling):
         self.plain = BilinearPool(eps, eps_scale)  # which knows about ridges
 
     def shape(self, *inputs: Shape) -> Spd:
-        """One matrix, as large as there are channels."""
+        """The result is a d x d matrix for d channels."""
         return Spd(channels_of("democratic", inputs))
 
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Factored:
@@ -120,9 +120,9 @@ class DemocraticPool(Pooling):
 
     @property
     def has_ridge(self) -> bool:
-        """Unless eps is 0."""
+        """Whether a ridge is added: it is, unless eps is 0."""
         return self.plain.has_ridge
 
     def extra_repr(self) -> str:
-        """Options other than those of the ridge."""
+        """Show the options besides those of the ridge."""
         return f"gamma={self.gamma:g}, num_iters={self.num_iters}, tau={self.tau:g}"

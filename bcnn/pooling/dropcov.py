@@ -52,12 +52,12 @@ class DropCovPool(Pooling):
         self.weight = nn.Parameter(torch.full((_KERNEL,), 1 / _KERNEL))
 
     def shape(self, *inputs: Shape) -> Spd:
-        """One matrix, as large as there are channels."""
+        """The result is a d x d matrix for d channels."""
         (maps,) = expect_maps("dropcov", inputs, 1)
         return Spd(maps.channels)
 
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Factored:
-        """X J, without a ridge, shape (B, d, n)."""
+        """Return X J without a ridge, shape (B, d, n)."""
         X = centred_columns("dropcov", features, layout=layout, mask=mask)
         if not self.training:
             return Factored(X, None)

@@ -53,16 +53,16 @@ class FisherPool(Pooling, FittedPart):
         self.mixture = Mixture(num_words, channels_of("fisher", inputs))
 
     def shape(self, *inputs: Shape) -> Matrix:
-        """A row per Gaussian, two numbers per channel."""
+        """The result has a row per Gaussian and two numbers per channel."""
         return Matrix(len(self.mixture.mu), 2 * channels_of("fisher", inputs))
 
     def fit(self, batches: Batches) -> None:
-        """The mixture of a sample of all locations."""
+        """Fit the mixture to a sample of all locations."""
         points = sample_points("fisher", batches, self.num_points, seed=self.seed, least=len(self.mixture.mu))
         self.mixture.fit(points, floor=self.floor, seed=self.seed)
         self.mark_fitted()
 
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Tensor:
-        """Rows [u_k, v_k], shape (B, K, 2 d)."""
+        """Return the rows [u_k, v_k], shape (B, K, 2 d)."""
         self.check_fitted()
         return self.mixture.fisher_vector(*as_points("fisher", features, layout=layout, mask=mask))

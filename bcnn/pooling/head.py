@@ -68,14 +68,14 @@ class Head(nn.Module):
 
     Args:
         preset: a name of `PRESETS`, or a `HeadConfig`; the options below change single parts of it.
-        channels: of the features, or of those of each network; None where no part has to know. With them the head says
-            what it gives (`out`), and parts that do not fit are refused at once.
+        channels: the number of channels of the features, or one number per network. It may be left out if no part has
+            to know it. If it is given, `out` says what the head returns, and parts that do not fit are refused at once.
         pooling: a pooling as text, such as "bilinear(eps=1, eps_scale=absolute)" (`POOLINGS`).
         normalize: normalizations in order, as text (`NORMALIZATIONS`).
         layout: "maps" for (B, C, H, W) and (B, C, L), "tokens" for (B, N, C).
         triangle: keep the upper triangle of a symmetric matrix, scaled so that inner products stay: half the memory.
-        **options: of the pooling or of the normalizations, such as ``eps=0.01`` or ``backward="svd"``: each goes to
-            the parts that take it.
+        **options: options of the pooling or of the normalizations, such as ``eps=0.01`` or ``backward="svd"``. Each
+            goes to the parts that take it.
 
     Example:
         >>> head = Head("improved_bcnn", channels=8)
@@ -226,10 +226,10 @@ def describe(
     mask: Tensor | None = None,
     **options: Any,
 ) -> Tensor:
-    """Descriptors of features in one call: ``Head(preset, channels, **options)(*features, mask=mask)``.
+    """Turn features into descriptors in one call: ``Head(preset, channels, **options)(*features, mask=mask)``.
 
     Args:
-        features: of one network, or a list with those of each.
+        features: the features of one network, or a list with those of each network.
         preset: as in `Head`.
         mask: True where a location is valid.
         **options: those of `Head`.

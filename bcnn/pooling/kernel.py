@@ -98,7 +98,7 @@ class KernelPool(Pooling, FittedPart):
             self._start(float(gamma))
 
     def shape(self, *inputs: Shape) -> Vector:
-        """1 + d + (p - 1) D numbers."""
+        """The result has 1 + d + (p - 1) D numbers."""
         (maps,) = expect_maps("kernel", inputs, 1)
         return Vector(1 + maps.channels + (self.order - 1) * self.width)
 
@@ -137,6 +137,6 @@ class KernelPool(Pooling, FittedPart):
         return torch.cat(orders, -1)
 
     def extra_repr(self) -> str:
-        """Every option, and gamma as it was found."""
+        """Show every option, and gamma as it was found."""
         gamma = "?" if self.gamma.is_meta or not bool(self.fitted) else f"{float(self.gamma):g}"
         return f"width={self.width}, order={self.order}, gamma={gamma}, seed={self.seed}"

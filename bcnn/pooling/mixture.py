@@ -84,10 +84,10 @@ class Mixture(nn.Module):
             return torch.cat([u, v], -1).to(X.dtype)
 
     def _wide(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """X, mu and 1 / sigma^2 in the widest precision."""
+        """Convert X, mu and 1 / sigma^2 to the widest precision."""
         dtype = widest(X)
         return X.to(dtype), self.mu.to(dtype), (-2 * self.log_sigma.to(dtype)).exp()
 
     def extra_repr(self) -> str:
-        """The size."""
+        """Show the number of Gaussians and of channels."""
         return f"num_words={self.mu.shape[0]}, channels={self.mu.shape[1]}"

@@ -47,7 +47,7 @@ class MomentPool(Pooling):
         self.eps, self.eps_scale, self.root = float(eps), eps_scale, root
 
     def shape(self, *inputs: Shape) -> Spd:
-        """One matrix, one larger than there are channels."""
+        """The result is a matrix of d + 1 rows for d channels."""
         (maps,) = expect_maps("moments", inputs, 1)
         return Spd(maps.channels + 1)
 
@@ -66,11 +66,11 @@ class MomentPool(Pooling):
 
     @property
     def has_ridge(self) -> bool:
-        """Unless eps is 0."""
+        """Whether a ridge is added: it is, unless eps is 0."""
         return self.eps > 0
 
     def extra_repr(self) -> str:
-        """Every option."""
+        """Show every option."""
         return f"eps={self.eps:g}, eps_scale={self.eps_scale!r}, root={self.root}"
 
 

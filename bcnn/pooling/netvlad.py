@@ -67,7 +67,7 @@ class NetVladPool(Pooling, FittedPart):
         self.centres = nn.Parameter(torch.zeros(num_words, channels))
 
     def shape(self, *inputs: Shape) -> Matrix:
-        """A row per word, a column per channel."""
+        """The result has a row per word and a column per channel."""
         return Matrix(len(self.centres), channels_of("netvlad", inputs))
 
     @torch.no_grad()
@@ -83,7 +83,7 @@ class NetVladPool(Pooling, FittedPart):
         self.mark_fitted()
 
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Tensor:
-        """The rows V_k, shape (B, K, d)."""
+        """Return the rows V_k, shape (B, K, d)."""
         self.check_fitted()
         X, w = as_points("netvlad", features, layout=layout, mask=mask)
         with full_precision(X):

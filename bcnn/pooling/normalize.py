@@ -42,7 +42,7 @@ def signed_sqrt(x: Tensor, *, delta: float = DEFAULT_DELTA, weights: Tensor | No
 
     .. math:: y_i = \frac{x_i}{(x_i^2 + \delta^2 m^2)^{1/4}}, \qquad m^2 = \text{mean of } x_i^2
 
-    Paper: Sec. 2.1, x <- sign(x) sqrt(|x|), whose derivative at 0 is infinite: an entry that is exactly zero, of a dead
+    Paper: Sec. 2.1, `x <- sign(x) sqrt(|x|)`. Its derivative at 0 is infinite: an entry that is exactly zero, of a dead
     channel, would make the gradient NaN, and one that rounding has moved from zero would make it noise. Here y differs
     from the paper's by the relative amount (delta m / x)^2 / 4: nothing in float32 for an entry of mean size, 0.25 %
     for one a hundred times smaller. Its derivative is at most 1 / sqrt(delta m), at 0; y scales as the paper's does.

@@ -86,14 +86,14 @@ class RandomMaclaurin(Normalization):
             keep_signs(self, f"signs_{i}", random_signs(self.width, side, generator=generator), learn_signs)
 
     def shape(self, given: Shape) -> Vector:
-        """As many numbers as the width says."""
+        """The result has `width` numbers."""
         matrix_sides("random_maclaurin", given)
         return Vector(self.width)
 
     def forward(self, A: Tensor | Factored | Applied) -> Tensor:
-        """Sketches, shape (..., width)."""
+        """Return the sketches, shape (..., width)."""
         return random_maclaurin(A, self.signs_1, self.signs_2)
 
     def extra_repr(self) -> str:
-        """Every option."""
+        """Show every option."""
         return f"width={self.width}, seed={self.seed}, learn_signs={self.learn_signs}"

@@ -62,9 +62,9 @@ class SignedPower(Normalization):
         self.p, self.delta = float(p), float(delta)
 
     def forward(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Descriptors (..., m)."""
+        """Apply it to descriptors (..., m)."""
         return signed_power(x, self.p, delta=self.delta, weights=weights)
 
     def extra_repr(self) -> str:
-        """Every option."""
+        """Show every option."""
         return f"p={self.p:g}, delta={self.delta:g}"

@@ -77,14 +77,14 @@ class SingularPower(Normalization):
         self.p, self.delta = float(p), float(delta)
 
     def shape(self, given: Shape) -> Matrix:
-        """A matrix of the same size."""
+        """The result is a matrix of the same size."""
         remedy = "a symmetric matrix has matrix_sqrt and matrix_power, and this one follows asymmetric pooling"
         return expect("singular_power", Matrix, given, remedy)
 
     def forward(self, A: Tensor | Factored) -> Tensor:
-        """Matrices (..., d, e)."""
+        """Apply it to matrices (..., d, e)."""
         return singular_power(formed(A), self.p, delta=self.delta)
 
     def extra_repr(self) -> str:
-        """Every option."""
+        """Show every option."""
         return f"p={self.p:g}, delta={self.delta:g}"

@@ -62,13 +62,13 @@ class TangentPower(Normalization):
         self.theta, self.shift = float(theta), shift
 
     def shape(self, given: Shape) -> Spd:
-        """A symmetric matrix of the same size."""
+        """The result is a symmetric matrix of the same size."""
         return expect("tangent_power", Spd, given, "it follows bilinear or covariance pooling")
 
     def forward(self, A: Tensor | Factored) -> Tensor:
-        """Symmetric matrices (..., d, d)."""
+        """Apply it to symmetric matrices (..., d, d)."""
         return tangent_power(A, self.theta, shift=self.shift)
 
     def extra_repr(self) -> str:
-        """Every option."""
+        """Show every option."""
         return f"theta={self.theta:g}, shift={self.shift}"

@@ -149,12 +149,12 @@ class TensorSketch(Normalization):
             keep_signs(self, f"signs_{i}", random_signs(side, generator=generator).float(), learn_signs)
 
     def shape(self, given: Shape) -> Vector:
-        """As many numbers as the width says."""
+        """The result has `width` numbers."""
         matrix_sides("tensor_sketch", given)
         return Vector(self.width)
 
     def forward(self, A: Tensor | Factored | Applied) -> Tensor:
-        """Sketches, shape (..., width)."""
+        """Return the sketches, shape (..., width)."""
         places, signs = (self.places_1, self.places_2), (self.signs_1, self.signs_2)
         columns = columns_of(A)
         if columns is None or not fft_pays_off(columns.shape[-2], columns.shape[-1], self.width):
@@ -169,7 +169,7 @@ class TensorSketch(Normalization):
         return sketch + c[..., None] * identity
 
     def extra_repr(self) -> str:
-        """Every option."""
+        """Show every option."""
         return f"width={self.width}, seed={self.seed}, learn_signs={self.learn_signs}"
 
 
@@ -188,14 +188,14 @@ def matrix_sides(who: str, given: Shape) -> tuple[int, int]:
 
 
 def check_width(who: str, width: int, name: str = "width") -> int:
-    """A whole number >= 1."""
+    """Raise unless the width is a whole number >= 1."""
     if isinstance(width, bool) or not isinstance(width, Integral) or width < 1:
         raise ValueError(f"{who}: expected `{name}` to be a whole number >= 1, got {width!r}.")
     return int(width)
 
 
 def random_signs(*shape: int, generator: torch.Generator) -> Tensor:
-    """+1 and -1, each half of the time, as int8."""
+    """Draw +1 and -1 with equal chances, as int8."""
     return (2 * random_integers(2, *shape, generator=generator) - 1).to(torch.int8)
 
 
@@ -207,7 +207,7 @@ def random_integers(below: int, *shape: int, generator: torch.Generator) -> Tens
 
 
 def keep_signs(module: nn.Module, name: str, signs: Tensor, learn: bool) -> None:
-    """A buffer or, if they are learned, a parameter."""
+    """Keep the signs in a buffer, or in a parameter if they are learned."""
     if learn:
         module.register_parameter(name, nn.Parameter(signs.float()))
     else:

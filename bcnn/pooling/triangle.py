@@ -33,7 +33,7 @@ def upper_triangle(Z: Tensor) -> Tensor:
 
 
 def full_matrix(v: Tensor) -> Tensor:
-    """The symmetric matrices of which `v` are the triangles; the inverse of `upper_triangle`.
+    """Turn triangles `v` back into symmetric matrices: the inverse of `upper_triangle`.
 
     Example:
         >>> full_matrix(upper_triangle(torch.tensor([[1.0, 2.0], [2.0, 4.0]])))
@@ -49,7 +49,7 @@ def full_matrix(v: Tensor) -> Tensor:
 
 
 def dimension_of(length: int) -> int:
-    """D, given d (d + 1) / 2."""
+    """The number of rows d of a matrix whose triangle has d (d + 1) / 2 entries."""
     d = (math.isqrt(8 * length + 1) - 1) // 2
     if d * (d + 1) // 2 != length:
         raise ValueError(f"full_matrix: expected d (d + 1) / 2 entries for some d, got {length}.")

@@ -56,17 +56,17 @@ class VladPool(Pooling, FittedPart):
         self.register_buffer("centres", torch.zeros(num_words, channels_of("vlad", inputs)))
 
     def shape(self, *inputs: Shape) -> Matrix:
-        """A row per word, a column per channel."""
+        """The result has a row per word and a column per channel."""
         return Matrix(len(self.centres), channels_of("vlad", inputs))
 
     def fit(self, batches: Batches) -> None:
-        """The centres of a sample of all locations."""
+        """Find the centres of a sample of all locations."""
         points = words.sample_points("vlad", batches, self.num_points, seed=self.seed, least=len(self.centres))
         self.centres.copy_(words.find_centres(points, len(self.centres), self.seed))
         self.mark_fitted()
 
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Tensor:
-        """The rows V_k, shape (B, K, d)."""
+        """Return the rows V_k, shape (B, K, d)."""
         self.check_fitted()
         X, w = as_points("vlad", features, layout=layout, mask=mask)
         with full_precision(X):

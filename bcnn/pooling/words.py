@@ -74,7 +74,7 @@ class Reservoir:
         self._draws = torch.empty(0)
 
     def add(self, X: Tensor) -> None:
-        """Points of a batch, shape (B, n, d)."""
+        """Add the points of a batch, shape (B, n, d)."""
         new = X.detach().flatten(0, 1).to("cpu", torch.float32)
         draws = torch.rand(len(new), generator=self._generator)
         kept = torch.cat([self._kept.view(-1, new.shape[-1]), new])
@@ -92,7 +92,7 @@ class Reservoir:
 
 
 def find_centres(points: numpy.ndarray, num_words: int, seed: int) -> Tensor:
-    """The centres that k-means finds, shape (K, d)."""
+    """Find K centres by k-means, shape (K, d)."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
@@ -116,6 +116,6 @@ def check_counts(who: str, **counts: int) -> None:
 
 
 def channels_of(who: str, inputs: tuple[Shape, ...]) -> int:
-    """The channels of the one network."""
+    """The number of channels of the one network."""
     (maps,) = expect_maps(who, inputs, 1)
     return maps.channels

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def plot_confusion(confusion: numpy.ndarray, classes: Sequence[str], path: Path) -> None:
-    """The figure in a file."""
+    """Draw the confusion matrix into a file."""
     figures.save(confusion_figure(confusion, classes), path)
 
 

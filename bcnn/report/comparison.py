@@ -37,7 +37,7 @@ def records_of(metrics: Sequence[RunMetrics], guesses: Sequence[Sequence[Predict
 
 
 def _plot(records: Sequence[Record]) -> Figure:
-    """Accuracies with their intervals."""
+    """Draw the accuracies with their intervals."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.6 * len(records) + 2, 4), layout="constrained")

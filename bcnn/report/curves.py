@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def plot(history: Sequence[Epoch], best_epoch: int, path: Path, *, selected_on: str) -> None:
-    """The figure in a file."""
+    """Draw the curves into a file."""
     figures.save(curves_figure(history, best_epoch, selected_on=selected_on), path)
 
 
 def curves_figure(history: Sequence[Epoch], best_epoch: int, *, selected_on: str) -> Figure:
-    """One panel each for loss and accuracy."""
+    """A figure with one panel for the loss and one for the accuracy."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")

@@ -48,6 +48,6 @@ def frame(axes: Any, largest: float, label: str, title: str) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """The figure as a file, whole or not at all."""
+    """Write the figure to a file, completely or not at all."""
     with written_whole(path) as temporary:
         figure.savefig(temporary, dpi=100)

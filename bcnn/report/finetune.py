@@ -39,7 +39,7 @@ class _Run:
 
     @property
     def gain(self) -> float:
-        """What fine-tuning adds."""
+        """How much accuracy fine-tuning adds."""
         return self.after - self.before
 
     @property
@@ -84,7 +84,7 @@ def _checked(own: RunMetrics) -> _Run:
 
 
 def _shared(configs: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Options that are the same in all runs."""
+    """The options that are the same in all runs."""
     names = {name for config in configs for name in config}
     return {name for name in names if all(config.get(name) == configs[0].get(name) for config in configs)}
 

@@ -18,7 +18,7 @@ def render_markdown(document: Document) -> str:
 
 
 def table_markdown(table: Table) -> str:
-    """The title in bold, the table, its note."""
+    """A table in Markdown: its title in bold, the table, its note."""
     rule = ["---"] * table.num_labels + ["---:"] * (len(table.header) - table.num_labels)
     lines = [_row([_inline(name) for name in table.header]), _row(rule[: len(table.header)])]
     for i, row in enumerate(table.rows):
@@ -60,7 +60,7 @@ def _paragraph(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Plain text on one line, nothing in it special."""
+    """The text on one line, with all special characters escaped."""
     return _SPECIAL.sub(lambda found: f"\\{found[0]}", re.sub(r"\s*\n\s*", " ", text.strip()))
 
 

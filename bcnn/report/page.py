@@ -16,7 +16,7 @@ LONGEST_UNBROKEN = 20  # characters; a longer cell may break into lines, a short
 
 
 def render_html(document: Document) -> str:
-    """The page as text."""
+    """Return the page as HTML."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -38,5 +38,5 @@ def write_page(document: Document, path: Path) -> None:
 
 
 def data_uri(picture: Picture) -> str:
-    """The picture as an address that contains it."""
+    """Return the picture as an address that contains it."""
     return f"data:{picture.kind};base64,{base64.b64encode(picture.content).decode('ascii')}"

@@ -38,7 +38,7 @@ class Column:
     short: str = ""
 
     def text(self, record: Record) -> str:
-        """The cell of one record."""
+        """The text of this column for one record."""
         value = record[self.key]
         if is_missing(value):
             return ""
@@ -71,11 +71,11 @@ class Layout:
 
     @property
     def shown(self) -> list[Column]:
-        """The columns that make the table."""
+        """The columns that are shown in the table."""
         return [column for column in self.columns if column.title]
 
     def cells(self, record: Record) -> tuple[str, ...]:
-        """One row of the table."""
+        """The texts of one row."""
         return tuple(column.text(record) for column in self.shown)
 
     def groups(self, records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -96,7 +96,7 @@ class Layout:
         ]
 
     def markdown(self, records: Sequence[Record]) -> str:
-        """All tables as Markdown."""
+        """Return all tables as Markdown."""
         return "\n\n".join(map(table_markdown, self.tables(records))) + "\n"
 
     def terminal(self, records: Sequence[Record]) -> RichTable:

@@ -31,7 +31,7 @@ class Scorer(nn.Module):
     num_classes: int
 
     def forward(self, given: Tensor | Factored) -> Tensor:
-        """Scores, shape (B, num_classes)."""
+        """Return the scores, shape (B, num_classes)."""
         raise NotImplementedError
 
     def look_at(self, descriptors: Iterable[Tensor]) -> None:

@@ -17,7 +17,7 @@ from .contract import Scorer
 
 
 class LinearScorer(Scorer):
-    """Scores W x + b."""
+    """A linear classifier: the scores are W x + b."""
 
     can_start: ClassVar[bool] = True
     is_linear: ClassVar[bool] = True
@@ -29,13 +29,13 @@ class LinearScorer(Scorer):
         self.weight, self.bias = start.weight, start.bias
 
     def forward(self, given: Tensor | Factored) -> Tensor:
-        """Scores of descriptors (B, D), shape (B, k)."""
+        """Return the scores (B, k) of descriptors (B, D)."""
         assert isinstance(given, Tensor)
         return functional.linear(given, self.weight, self.bias)
 
     @torch.no_grad()
     def start_from(self, weight: Tensor, bias: Tensor) -> None:
-        """Exactly that classifier."""
+        """Take over the weights and biases of a trained classifier."""
         self.weight.copy_(weight)
         self.bias.copy_(bias)
 

@@ -154,7 +154,7 @@ class LowRankScorer(Scorer):
         self.bias.copy_(bias)
 
     def extra_repr(self) -> str:
-        """The sizes."""
+        """Show the sizes."""
         d, m = self.P.shape
         return f"{d}, {self.num_classes}, dim={m}, rank={len(self.signs)}, projection={self.projection!r}"
 

@@ -35,7 +35,7 @@ class Job(Protocol[R_co]):
         ...
 
     def run(self, shop: Workshop) -> Outcome[R_co]:
-        """Measure it."""
+        """Do the measurement and return its result."""
         ...
 
 

@@ -42,16 +42,16 @@ class Boosted:
         return ((self.source, self.head),)
 
     def seconds(self, gauge: Gauge) -> float:
-        """About what SVMs take."""
+        """An estimate: about as long as SVMs take."""
         view = gauge.view(self.source.network, self.source.size)
         return gauge.classify_s(self.source.dataset, view, stored_head(self.head))
 
     def folder(self, shop: Workshop) -> Path:
-        """The run's."""
+        """The folder of the run."""
         return shop.out / "boosted" / short_digest({"kind": self.kind, **to_plain(self)})
 
     def run(self, shop: Workshop) -> Outcome[SystemResult]:
-        """Boost, and read what the run folder says."""
+        """Boost, and read the result from the run folder."""
         from ...runs.boost import boost
 
         how, begin = shop.options, time.perf_counter()

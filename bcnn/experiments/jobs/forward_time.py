@@ -54,7 +54,7 @@ class ForwardTime:
         return ((self.source, "bilinear"),)
 
     def seconds(self, gauge: Gauge) -> float:
-        """About three decompositions per method."""
+        """An estimate: about three decompositions per method."""
         view = gauge.view(self.source.network, self.source.size)
         return 3 * len(self.methods) * (ROUNDS + 1) * self.batch * gauge.matrix_s(view.channels)
 

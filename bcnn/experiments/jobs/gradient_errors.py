@@ -54,7 +54,7 @@ class GradientErrors:
         return () if self.source is None else ((self.source, "bilinear"),)
 
     def seconds(self, gauge: Gauge) -> float:
-        """A few decompositions per method."""
+        """An estimate: a few decompositions per method."""
         dim = self.dim if self.source is None else gauge.view(self.source.network, self.source.size).channels
         assert dim is not None
         return _COST * len(METHODS) * self.batch * gauge.matrix_s(dim, dtype=torch.float64)

@@ -38,7 +38,7 @@ class Source:
 
     @property
     def slug(self) -> str:
-        """A folder's name."""
+        """The name of the folder of its descriptors."""
         name = slug_of(self.dataset, self.images, self.network, self.parameters, self.size)
         name += "" if self.front is None else f"_{short_digest(self.front)}"
         return name if self.tuned is None else f"{name}_{self.tuned.scheme}_{self.tuned.digest}"
@@ -55,7 +55,7 @@ class Source:
         return shop.out / "descriptors" / self.slug / name
 
     def stored(self, shop: Workshop, pooling: str) -> Descriptors:
-        """The descriptors, once they are described."""
+        """The stored descriptors, once all images are described."""
         return Descriptors(self.folder(shop, pooling))
 
     def extract(self, shop: Workshop, poolings: Sequence[str], progress: Progress | None = None) -> None:
@@ -73,7 +73,7 @@ class Source:
         return fit_or_read(with_head(base, stored_head(pooling)), samples, folder, shop.options, progress=shop.progress)
 
     def num_missing(self, shop: Workshop, poolings: Sequence[str]) -> int:
-        """How many images are still to be described."""
+        """How many images still have to be described."""
         total = shop.num_images(self.dataset)[1]
         try:
             stored = [self.stored(shop, pooling) for pooling in poolings]

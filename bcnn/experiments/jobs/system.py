@@ -73,7 +73,7 @@ class System:
         return stored_head(self.head)
 
     def seconds(self, gauge: Gauge) -> float:
-        """One Gram matrix, the SVMs, the scores."""
+        """An estimate: one Gram matrix, the SVMs and the scores."""
         return gauge.classify_s(self.source.dataset, gauge.view(self.source.network, self.source.size), self.config)
 
     def run(self, shop: Workshop) -> Outcome[SystemResult]:

@@ -84,12 +84,12 @@ class Tuned:
         return Outcome(tuned_result(run, place), dict(run.versions), known)
 
     def new_folder(self, shop: Workshop) -> Path:
-        """Where a new run goes."""
+        """The folder in which a new run is written."""
         return shop.out / "finetune" / f"{self.scheme}_{self.network.replace('/', '-')}_{self.seed}_{self.digest}"
 
     @property
     def digest(self) -> str:
-        """What tells its folders from those of others."""
+        """A short digest that tells its folder from those of other jobs."""
         return short_digest({"kind": self.kind, **to_plain(self)})
 
     def before_folder(self, shop: Workshop) -> Path:
@@ -115,7 +115,7 @@ class Tuned:
         return None
 
     def best(self, shop: Workshop) -> Path:
-        """The weights of the tuned network."""
+        """The file with the weights of the fine-tuned network."""
         folder = self.finished(shop)
         if folder is None:
             raise ValueError(f"reproduce: expected a finished run for {self.name}, got none in {shop.out}.")
@@ -164,12 +164,12 @@ PARTNERS = {"vgg_m": "vgg16", "alexnet": "mobilenet_v2", "tiny": "tiny(cut=relu2
 
 
 def partner_of(network: str) -> str:
-    """The second of two networks."""
+    """The second network of a model of two."""
     return PARTNERS.get(network, "alexnet")
 
 
 def tuned(subject: Subject, scheme: str) -> tuple[Tuned, ...]:
-    """One job per seed."""
+    """The jobs of a fine-tuned row, one per seed."""
     return tuple(
         Tuned(subject.dataset, subject.images, subject.network, subject.weights, subject.parameters, subject.tuned_size,
               subject.epochs, seed, scheme, _options(subject, scheme), subject.recipe)
@@ -201,7 +201,7 @@ def ridge_in(options: Mapping[str, Any]) -> str:
 
 
 def _tuples(content: dict[str, Any]) -> dict[str, Any]:
-    """Lists of JSON as the tuples they were."""
+    """Turn the lists of JSON back into tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
 
 

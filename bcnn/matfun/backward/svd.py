@@ -18,7 +18,7 @@ Report = Callable[[int, int], None]
 
 
 def warn_exceptions(bad: int, total: int) -> None:
-    """The default report: a warning that counts."""
+    """The default report: a warning with the number of matrices."""
     message = (
         f"svd gradient: infinite or NaN in {bad} of {total} matrices, from eigenvalues that coincide; "
         "use backward='lyapunov' or 'loewner', which have no such exceptions."

@@ -25,7 +25,7 @@ def denman_beavers(
     .. math:: Y_{k+1} = \tfrac12 (\mu Y_k + \mu^{-1} Z_k^{-1}), \qquad Z_{k+1} = \tfrac12 (\mu Z_k + \mu^{-1} Y_k^{-1})
 
     Paper: Eq. (8), which is mu = 1, on A divided by its Frobenius norm, so that the number of steps does not depend on
-    the unit of A. Scaling by mu = |det Y det Z|^{-1/(2d)} (Higham 1997), free from the Cholesky
+    the unit of A. Scaling by `mu = |det Y det Z|^{-1/(2d)}` (Higham 1997), free from the Cholesky
     factors, takes 6 to 8 steps where the plain iteration takes about 20; it is a constant to the gradient.
     Valid: positive definite A, any scale; quadratic convergence from everywhere. A singular matrix is an error.
     Cost: two Cholesky factorizations and inverses a step. LU is avoided: batched LU fails on CPUs (pytorch#142815).

@@ -52,6 +52,6 @@ def resolve_steps(
 
 
 def check_steps(who: str, num_iters: int | None, tol: float | None) -> None:
-    """Raise if both are given."""
+    """Raise if both `num_iters` and `tol` are given."""
     if num_iters is not None and tol is not None:
         raise ValueError(f"{who}: expected `num_iters` or `tol`, got both; give the one that should decide.")

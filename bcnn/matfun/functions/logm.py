@@ -72,7 +72,7 @@ def logm(
         A: symmetric positive definite matrices, shape (..., d, d).
         forward: "auto" (= "eigen"), "svd", "inverse_scaling_squaring".
         backward: "auto" (= "loewner"), or another name of `BACKWARDS`.
-        check, return_info, **options: as in `sqrtm`; the residual is ||A - exp(Z)|| / ||A||.
+        check, return_info, options: as in `sqrtm`; the residual is `||A - exp(Z)|| / ||A||`.
 
     Returns:
         Z of the shape, dtype and device of A.

@@ -117,7 +117,7 @@ def powm(
         p: the exponent: a number, or a tensor that broadcasts with the leading dimensions of A.
         forward: "auto" (= "eigen") or "svd".
         backward: "auto" (= "loewner"), or another name of `BACKWARDS`.
-        check, return_info, **options: as in `sqrtm`; the residual is ||A - Z^(1/p)|| / ||A||, meaningless for p near 0.
+        check, return_info, options: as in `sqrtm`; the residual `||A - Z^(1/p)|| / ||A||` says nothing for p near 0.
 
     Returns:
         Z of the dtype and device of A, shape (..., d, d).

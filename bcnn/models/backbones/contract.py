@@ -49,7 +49,7 @@ class Backbone(nn.Module):
         self.num_channels = self._probe()
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features at the cut."""
+        """Return the features at the cut."""
         if images.ndim != 4 or images.shape[1] != 3 or min(images.shape[2:]) < self.min_size:
             raise ValueError(
                 f"{self.name}: expected images of shape (B, 3, H, W) with H, W >= {self.min_size}, "
@@ -113,7 +113,7 @@ class Backbone(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """Where it is cut and what is frozen."""
+        """Show where the network is cut and which layers are frozen."""
         return f"{self.name}, cut={self.cut!r}, num_channels={self.num_channels}, frozen_until={self.frozen_until!r}"
 
     def _probe(self) -> int:

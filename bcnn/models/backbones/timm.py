@@ -41,14 +41,14 @@ class TimmBackbone(nn.Module):
         self.num_channels = int(self.network.feature_info.channels()[-1])
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features at the cut."""
+        """Return the features at the cut."""
         features: Tensor = self.network(images)[-1]
         if features.shape[1] != self.num_channels:  # some networks (Swin) keep channels last
             features = features.movedim(-1, 1)
         return features
 
     def checkpoint_activations(self, on: bool = True) -> TimmBackbone:
-        """As timm does it for this network."""
+        """Save memory in training, in the way that timm does it for this network."""
         switch = getattr(self._root, "set_grad_checkpointing", None)
         if switch is None:
             raise ValueError(f"{self.name}: expected a network whose activations timm can checkpoint, got one without.")
@@ -93,7 +93,7 @@ class TimmBackbone(nn.Module):
         return [self._root.get_submodule(name) for name in inside]
 
     def preprocessing(self) -> Preprocessing:
-        """What timm says that the weights expect."""
+        """The preprocessing that the weights expect, according to timm."""
         about: dict[str, Any] = self.network.pretrained_cfg
         size = int(about["input_size"][-1])
         resized = round(size / float(about.get("crop_pct") or 1.0))
@@ -107,7 +107,7 @@ class TimmBackbone(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """Where it is cut and what is frozen."""
+        """Show where the network is cut and which layers are frozen."""
         return f"{self.name}, cut={self.cut!r}, num_channels={self.num_channels}, frozen_until={self.frozen_until!r}"
 
 

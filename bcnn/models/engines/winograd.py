@@ -131,7 +131,7 @@ class Convolution:
 
     @property
     def m(self) -> int:
-        """The side of an output tile."""
+        """The side of an output tile, in pixels."""
         return SIDE + 1 - self.r
 
     def __call__(self, maps: Tensor, room: str | None = None) -> Tensor:

@@ -23,7 +23,7 @@ _VERSION = "1"
 
 
 class Cached(NamedTuple):
-    """What a file of the cache holds."""
+    """The content of a file of the cache."""
 
     tensors: Tensors
     preprocessing: Preprocessing
@@ -39,7 +39,7 @@ def folder() -> Path:
 
 
 def path_of(name: str) -> Path:
-    """The file of one set of weights."""
+    """The path of the file of one set of weights."""
     return folder() / "weights" / f"{name}.safetensors"
 
 

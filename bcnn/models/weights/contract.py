@@ -40,7 +40,7 @@ class Package:
 
     @property
     def release(self) -> str:
-        """Name and version, as its index writes them."""
+        """Name and version, in the notation of its index."""
         return f"{self.name}{'@' if self.tool == 'npm' else '=='}{self.version}"
 
 

@@ -28,7 +28,7 @@ Report = Callable[[str, int, int], None]  # what is happening, bytes done, bytes
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """A report nobody reads."""
+    """Ignore the report."""
 
 
 def announcer() -> Report:
@@ -78,7 +78,7 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file."""
+    """Compute the sha256 of a file."""
     total = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):

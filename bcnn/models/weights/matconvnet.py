@@ -63,7 +63,7 @@ def _described(module: nn.Module) -> str:
 
 
 def _found(layer: Any) -> str:
-    """A layer of the file in the same words."""
+    """Describe a layer of the file in our words."""
     if layer.type == "conv":
         return f"conv stride {_same(layer, 'stride', 1)} pad {_same(layer, 'pad', 0)}"
     if layer.type == "pool":

@@ -100,7 +100,7 @@ def import_file(path: Path, name: str | None = None, report: Report = silent) ->
 
 
 def verify(name: str) -> str | None:
-    """What is wrong with cached weights, or None."""
+    """Say what is wrong with cached weights; None if they are fine."""
     _lookup(name)
     try:
         return _damage(name, cache.read(name))
@@ -149,7 +149,7 @@ def _convert(name: str, weights: Weights, original: Path, *, source: str) -> Non
 
 
 def _guess(path: Path) -> str:
-    """The one entry whose reader takes the file."""
+    """Find the one entry whose reader accepts the file."""
     by_name = [name for name, weights in WEIGHTS.items() if weights.file_hint == path.name]
     reasons = []
     for name in by_name or _candidates(path):
