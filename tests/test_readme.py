@@ -81,7 +81,7 @@ def test_tables_are_those_of_the_results_files(page):
     update = runpy.run_path(str(ROOT / "benchmarks" / "update_docs.py"))
     text = (ROOT / page).read_text()
     assert update["rendered"](text) == text, "run benchmarks/update_docs.py"
-    opened = re.findall(r"<!-- (bench \w+|eps|rescale|train|finetune|reproduce|options): .+? -->", text)
+    opened = re.findall(r"<!-- (bench \w+|eps|rescale|labels|train|finetune|reproduce|options): .+? -->", text)
     assert set(opened) <= set(update["TABLES"])
     assert len(opened) == text.count("<!-- end -->")
 
