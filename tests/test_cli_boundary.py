@@ -114,6 +114,7 @@ def test_a_full_disk(monkeypatch, name):
         ("[" * 3000, "lists of thousands of levels"),
         ("a: &a [1, 1]\nsize: *a\n", "an alias (*name)"),
         ("size: 2020-99-99\n", "expected YAML, got"),
+        ("size: !!timestamp x\n", "expected YAML, got"),
     ],
 )
 def test_yaml_that_is_no_list_of_options(content, message, tmp_path):

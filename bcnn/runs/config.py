@@ -344,7 +344,7 @@ def read(path: Path) -> dict[str, Any]:
         content = yaml.load(path.read_text(), Loader=Plain)
     except RecursionError:
         raise ValueError(f"{path}: expected YAML, got lists of thousands of levels.") from None
-    except (yaml.YAMLError, ValueError) as error:  # such as a date that is none
+    except (yaml.YAMLError, ArithmeticError, AttributeError, TypeError, ValueError) as error:  # a date that is none
         raise ValueError(f"{path}: expected YAML, got: {' '.join(str(error).split())}.") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ValueError(f"{path}: expected lines of `option: value`, got {type(content).__name__}.")
