@@ -87,8 +87,9 @@ def test_everything_is_in_the_run_folder(plain):
     out, result = plain
     names = {path.name for path in out.iterdir() if path.name[0] != "."}
     assert names == {
-        "config.yaml", "metrics.json", "predictions.csv", "model.safetensors", "dual.safetensors", "confusion.png", "mistakes.png",
-        "curves.png", "epochs.csv", "steps.csv", "last.safetensors", "best.safetensors", "tensorboard", "descriptors",
+        "config.yaml", "metrics.json", "predictions.csv", "model.safetensors", "dual.safetensors", "confusion.png",
+        "mistakes.png", "curves.png", "epochs.csv", "steps.csv", "last.safetensors", "best.safetensors", "tensorboard",
+        "descriptors",
     }  # fmt: skip
     assert any(path.name.startswith("events") for path in (out / "tensorboard").iterdir())
     tuned = result.metrics.finetune
