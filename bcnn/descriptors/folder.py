@@ -291,6 +291,7 @@ class DescriptorRows:
     """Descriptors of a split: one row per view, an image's views side by side, as a `classify.gram.DescriptorMatrix`.
 
     Attributes:
+        split: whose images they are of.
         shape: rows and columns.
         rows: of each image, its number in the folder's list.
         labels: of each row.
@@ -298,6 +299,7 @@ class DescriptorRows:
     """
 
     def __init__(self, descriptors: Descriptors, split: str, names: Container[str] | None = None):
+        self.split = split
         self._parts: list[tuple[Any, list[int]]] = []  # open file, rows within it
         rows: list[int] = []
         for number in range(descriptors.num_chunks):
@@ -328,6 +330,11 @@ class DescriptorRows:
             result[at : at + len(kept)] = block if len(kept) == len(block) else block[kept]
             at += len(kept)
         return result.flatten(0, 1)
+
+    @property
+    def num_parts(self) -> int:
+        """How many files hold rows."""
+        return len(self._parts)
 
     def parts(self) -> Iterator[Tensor]:
         """All rows in order, the rows of a file at a time, shape (rows, d): for those that go through them once."""

@@ -5,7 +5,8 @@ Everything else calls `formed`.
 
 Paper: Eq. (1).
 
-Legend: X features in columns (..., d, n), divided by sqrt(n); A = X X^T + ridge I.
+Legend: X features in columns (..., d, n), divided by sqrt(n); A = X X^T + ridge I; U, sigma eigenvectors and
+eigenvalues of A.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from .autodiff import full_precision
 from .products import add_to_diagonal, symmetric_product
+from .spectrum import compose
 
 
 class Factored(NamedTuple):
@@ -33,6 +35,18 @@ class Factored(NamedTuple):
             if self.ridge is not None:
                 A = add_to_diagonal(A, self.ridge[..., None])
         return A
+
+
+class Decomposed(NamedTuple):
+    """The matrix A = U diag(sigma) U^T, kept as its eigenvectors and eigenvalues: for results without a gradient."""
+
+    U: Tensor  # (..., d, d)
+    sigma: Tensor  # (..., d), in the precision it was computed in
+
+    def form(self) -> Tensor:
+        """A, shape (..., d, d)."""
+        with full_precision(self.U):
+            return compose(self.U, self.sigma)
 
 
 class Operand(Protocol):
