@@ -49,7 +49,7 @@ class Gauge:
         return self._views[key]
 
     def normalize_s(self, view: View, head: HeadConfig) -> float:
-        """Seconds per view, from its stored form to its descriptor; decompositions are there, but for the first head."""
+        """Seconds per view, from its stored form to its descriptor; what decompositions take is left out."""
         if (head, view) not in self._heads:
             device = self.shop.options.device
             features = torch.relu(torch.randn(2, view.channels, view.locations, device=device))
