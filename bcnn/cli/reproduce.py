@@ -40,7 +40,7 @@ RECIPE = replace(SESSION["recipe"], default=DEFAULT_RECIPE, show_default=None)
 EPOCHS = replace(TUNING["epochs"], default=None, show_default="the recipe's: 50, the paper's 100")
 SHARED = {
     own.name: replace(own, needs=None)  # artifacts decide whether there is fine-tuning
-    for own in (RUN["weights"], SIZE, RESCALE, RECIPE, EPOCHS, TUNING["freeze_until"])
+    for own in (RUN["weights"], RUN["flips"], SIZE, RESCALE, RECIPE, EPOCHS, TUNING["freeze_until"])
 }
 HOW = pick(RunConfig, "batch", "workers", "strict", "device", "engine")
 
@@ -141,7 +141,7 @@ def _subjects(shop: Workshop, options: dict[str, Any]) -> list[Subject]:
     from ..data.contract import TRAIN
     from ..experiments.records import Subject
 
-    same = {name: options[name] for name in ("size", "ridge", "rescale", "recipe", "freeze_until")}
+    same = {name: options[name] for name in ("size", "flips", "ridge", "rescale", "recipe", "freeze_until")}
     same |= {
         "weights": Path(shop.weights or "none").name,
         "tuned_size": options["tuned_size"] or options["size"],
@@ -242,7 +242,8 @@ def _print_plan(console: Console, plan: Plan) -> None:
     console.print(table)
     for step in plan.steps:
         if step.source is not None and step.num_images:
-            said = f"{step.num_images} images and their flips to {step.name}: about {_span(step.seconds)}"
+            views = "images and their flips" if step.source.flips else "images"
+            said = f"{step.num_images} {views} to {step.name}: about {_span(step.seconds)}"
             console.print(said, markup=False, soft_wrap=True)
     if plan.num_left_out:
         console.print(f"{plan.num_left_out} measurements need fine-tuning and are left out (--no-finetune).")

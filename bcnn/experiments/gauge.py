@@ -61,12 +61,12 @@ class Gauge:
                 self._heads[head, view] = self._timed(lambda: describe_stored(module, stored)) / 2
         return self._heads[head, view]
 
-    def classify_s(self, dataset: str, view: View, head: HeadConfig) -> float:
-        """Seconds for the Gram matrix, the SVMs, their weights and the scores, of all images and their flips."""
+    def classify_s(self, dataset: str, view: View, head: HeadConfig, *, num_views: int = 2) -> float:
+        """Seconds for the Gram matrix, the SVMs, their weights and the scores, of all views of all images."""
         num_train, num_all = self.shop.num_images(dataset)
         module, num_classes = Head(head, [view.channels] * _num_inputs(head)), len(self.shop.dataset(dataset).classes)
         width = 1 if module.out is None else module.out.length
-        rows, tests = 2 * num_train, 2 * (num_all - num_train)
+        rows, tests = num_views * num_train, num_views * (num_all - num_train)
         operations = rows * rows * width + 2 * rows * rows * num_classes * _NUM_PRODUCTS
         operations += 4 * rows * width * num_classes + 2 * tests * width * num_classes  # weights in float64
         return operations / self.operations

@@ -35,6 +35,7 @@ class Subject:
     ridge: str = "ours"  # of `RIDGES`; the others have the exact signed square root of the paper, too
     recipe: str = "ours"  # of fine-tuning, a name of `finetune.recipes.RECIPES`
     freeze_until: str | None = None  # layers that are not fine-tuned
+    flips: bool = later(True)  # whether mirror images count, in training and in tests, as in the paper
     boxes: bool = later(False)  # whether training images have boxes around what they show
 
     def __post_init__(self) -> None:

@@ -125,7 +125,7 @@ def _curves(results: Results) -> Iterable[Section]:
             subject = Subject(
                 job.dataset, job.images, job.network, job.weights, job.parameters, tuned_size=job.size,
                 epochs=job.epochs, recipe=job.recipe, freeze_until=options["finetune"]["freeze_until"],
-                rescale=options["rescale"], ridge=ridge_in(options),
+                rescale=options["rescale"], ridge=ridge_in(options), flips=options.get("flips", True),
             )  # fmt: skip
             groups[subject][job.scheme].append(own.result.history)
     blocks = []

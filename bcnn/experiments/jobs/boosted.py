@@ -44,7 +44,7 @@ class Boosted:
     def seconds(self, gauge: Gauge) -> float:
         """An estimate: about as long as SVMs take."""
         view = gauge.view(self.source.network, self.source.size)
-        return gauge.classify_s(self.source.dataset, view, stored_head(self.head))
+        return gauge.classify_s(self.source.dataset, view, stored_head(self.head), num_views=self.source.num_views)
 
     def folder(self, shop: Workshop) -> Path:
         """The folder of the run."""
@@ -58,8 +58,8 @@ class Boosted:
         config = RunConfig(
             spec=shop.data[self.source.dataset], preset=(self.preset,), backbone=self.source.network,
             weights=shop.weights, size=self.source.size, boost=self.rounds, shrinkage=self.shrinkage,
-            rescale=self.rescale, descriptors=str(self.source.folder(shop, self.head)), device=how.device,
-            workers=how.workers, batch=how.batch, strict=how.strict, engine=how.engine,
+            rescale=self.rescale, flips=self.source.flips, descriptors=str(self.source.folder(shop, self.head)),
+            device=how.device, workers=how.workers, batch=how.batch, strict=how.strict, engine=how.engine,
         )  # fmt: skip
         boost(config, self.folder(shop), progress=shop.progress)
         run = read(self.folder(shop) / METRICS)

@@ -53,7 +53,7 @@ class FrozenResult:
 
 @dataclass(frozen=True)
 class Frozen:
-    """One-vs-rest SVMs, C = 1, on images and flips, predictions averaged over both."""
+    """One-vs-rest SVMs, C = 1, on images and flips, unless the source has none; predictions averaged over both."""
 
     kind: ClassVar[str] = "frozen"
     source: Source
@@ -83,7 +83,9 @@ class Frozen:
         """Normalizing all views, one Gram matrix, the SVMs, the scores."""
         s, head = self.source, self.head
         view, num_all = gauge.view(s.network, s.size), gauge.shop.num_images(s.dataset)[1]
-        return 2 * num_all * gauge.normalize_s(view, head) + gauge.classify_s(s.dataset, view, head)
+        return s.num_views * num_all * gauge.normalize_s(view, head) + gauge.classify_s(
+            s.dataset, view, head, num_views=s.num_views
+        )
 
     def run(self, shop: Workshop) -> Outcome[FrozenResult]:
         """Fit the SVMs on the training images and test them."""

@@ -74,7 +74,8 @@ class System:
 
     def seconds(self, gauge: Gauge) -> float:
         """An estimate: one Gram matrix, the SVMs and the scores."""
-        return gauge.classify_s(self.source.dataset, gauge.view(self.source.network, self.source.size), self.config)
+        s = self.source
+        return gauge.classify_s(s.dataset, gauge.view(s.network, s.size), self.config, num_views=s.num_views)
 
     def run(self, shop: Workshop) -> Outcome[SystemResult]:
         """Fit the SVMs on the training images, hand them to the scorer, and test it."""
