@@ -36,6 +36,7 @@ class Subject:
     recipe: str = "ours"  # of fine-tuning, a name of `finetune.recipes.RECIPES`
     freeze_until: str | None = None  # layers that are not fine-tuned
     boxes: bool = later(False)  # whether training images have boxes around what they show
+    systems: tuple[str, ...] = later(())  # rows of Table 4 that are wanted; none named: all
 
     def __post_init__(self) -> None:
         for name, choices in (("rescale", RESCALES), ("ridge", RIDGES), ("recipe", RECIPES)):
