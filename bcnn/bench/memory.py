@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -16,8 +15,8 @@ class _Watch(TorchDispatchMode):
     """Counts the bytes of what operations return, as long as anything holds it."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.now, self.most = 0, 0
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.most = 0
         self._known: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -50,12 +49,14 @@ def peak_bytes(work: Callable[[], object]) -> int:
     Buffers inside a single operation, such as LAPACK's, are not seen.
 
     Example:
+        >>> import torch
         >>> a = torch.ones(1000)
         >>> peak_bytes(lambda: (a + 1) * 2)  # both results, of 4000 bytes, are there at once
         8000
         >>> peak_bytes(lambda: a.view(10, 100))
         0
     """
-    with _Watch() as watch:
+    watch = _Watch()
+    with watch:
         work()
     return watch.most
