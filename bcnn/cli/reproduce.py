@@ -67,6 +67,10 @@ class Own:
         help="The ridge: ours, or the paper's, 1e-6 of the largest eigenvalue, with its exact signed square root. "
         "absolute is its epsilon = 1 to the letter, for weights and pixels like the paper's.",
     )  # fmt: skip
+    systems: tuple[str, ...] = option(
+        (), commas=True, show_default="all",
+        help="Rows of table4_prior_work by name, such as bcnn,cbp,monet, frozen and fine-tuned; separated by commas.",
+    )  # fmt: skip
     finetune: bool = option(True, help="Fine-tune where an artifact wants it: hours to days without a GPU.")
     reuse: tuple[str, ...] = option(
         (), show_default="none", help="A folder of runs of `bcnn train --finetune`, taken where they fit."
@@ -139,14 +143,20 @@ def _subjects(shop: Workshop, options: dict[str, Any]) -> list[Subject]:
     import torch
 
     from ..data.contract import TRAIN
+    from ..errors import unknown_name
     from ..experiments.records import Subject
+    from ..experiments.table4_prior_work import NAMES
 
+    for name in options["systems"] or ():
+        if name not in NAMES:
+            raise unknown_name("--systems", "system", name, NAMES)
     same = {name: options[name] for name in ("size", "flips", "ridge", "rescale", "recipe", "freeze_until")}
     same |= {
         "weights": Path(shop.weights or "none").name,
         "tuned_size": options["tuned_size"] or options["size"],
         "epochs": options["epochs"] or FinetuneConfig(**with_recipe(options["recipe"], {})).epochs,
         "seeds": tuple(dict.fromkeys(options["seeds"] or (0,))),
+        "systems": tuple(dict.fromkeys(options["systems"] or ())),
         "device": shop.options.device,
         "threads": torch.get_num_threads(),
         **({"dim": options["dim"]} if "dim" in options else {}),

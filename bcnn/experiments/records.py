@@ -37,6 +37,7 @@ class Subject:
     freeze_until: str | None = None  # layers that are not fine-tuned
     flips: bool = later(True)  # whether mirror images count, in training and in tests, as in the paper
     boxes: bool = later(False)  # whether training images have boxes around what they show
+    systems: tuple[str, ...] = later(())  # rows of Table 4 that are wanted; none named: all
 
     def __post_init__(self) -> None:
         for name, choices in (("rescale", RESCALES), ("ridge", RIDGES), ("recipe", RECIPES)):

@@ -18,7 +18,7 @@ from ..records import Outcome
 from ..run_folder import answers
 from ..workshop import Workshop, stored_head
 from .source import Source
-from .system import SystemResult, times
+from .system import SystemResult, memory, times
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Boosted:
         if test is None:
             raise ValueError(f"reproduce: expected test images of {self.source.dataset} that can be read, got none.")
         truth, predicted = answers(self.folder(shop), test.per_class)
-        network_ms, head_ms = times(self.source.model(shop, self.head), self.source.size, shop)
+        model = self.source.model(shop, self.head)
+        network_ms, head_ms = times(model, self.source.size, shop)
         stored = self.source.stored(shop, self.head)
         result = SystemResult(
             accuracy=test.accuracy, top5_accuracy=test.top5_accuracy, mean_class_accuracy=test.mean_class_accuracy,
@@ -75,5 +76,6 @@ class Boosted:
             predicted=predicted, descriptor_length=run.descriptor_length,
             num_parameters=(run.descriptor_length + 1) * run.num_classes, network_ms=network_ms, head_ms=head_ms,
             time_s={"fit": run.time_s.get("fit", 0.0), "all": time.perf_counter() - begin, "describe": stored.time_s},
+            **memory(model, self.source.size, shop),
         )  # fmt: skip
         return Outcome(result)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from ...bench.memory import peak_bytes
 from ...bench.timing import wait
 from ...classify.evaluate import fit_rows
 from ...data.contract import TRAIN
@@ -45,6 +46,8 @@ class SystemResult:
     network_ms: float  # per view of an image, front and networks
     head_ms: float  # per view, pooling and normalizations
     time_s: dict[str, float]  # "fit", the SVMs; "all", with scores; "describe", the images, once for all heads
+    head_mb: float | None = later(None)  # the most that tensors hold at once for a view, pooling and normalizations
+    image_mb: float | None = later(None)  # likewise, front and networks, too
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class System:
             num_test=found.num_images, num_train=len(own.rows), num_broken=len(stored.broken),
             truth=tuple(tested.labels.tolist()), predicted=tuple(tested.scores.argmax(1).tolist()),
             descriptor_length=model.descriptor_length, num_parameters=_num_parameters(model), network_ms=network_ms,
-            head_ms=head_ms, time_s=spent,
+            head_ms=head_ms, time_s=spent, **memory(model, self.source.size, shop),
         )  # fmt: skip
         return Outcome(result)
 
@@ -128,6 +131,20 @@ def times(model: BCNN, size: int, shop: Workshop) -> tuple[float, float]:
             found.append((between - begin, time.perf_counter() - between))
     network, head = (1000 * min(column) / TIMED_IMAGES for column in zip(*found[1:], strict=True))
     return network, head
+
+
+@torch.inference_mode()
+def memory(model: BCNN, size: int, shop: Workshop) -> dict[str, float]:
+    """Megabytes that tensors hold at most for a view besides weights, of the head ("head_mb") and in all ("image_mb").
+
+    Call it after `times`, when what is kept from view to view is there.
+    """
+    image = torch.rand(1, 3, size, size).to(shop.options.device, memory_format=torch.channels_last)
+    with using(shop.options.engine):
+        maps = model.maps(image)
+        model.describe_maps(maps)
+        head = peak_bytes(lambda: model.describe_maps(maps))
+        return {"head_mb": head / 1e6, "image_mb": peak_bytes(lambda: model.describe_maps(model.maps(image))) / 1e6}
 
 
 def _num_parameters(model: BCNN) -> int:
