@@ -54,10 +54,12 @@ def matrix_function(
 ) -> Tensor | tuple[Tensor, MatrixFunctionInfo]:
     """f(A) by the named methods; see `sqrtm` for the arguments."""
     flag_or_none(function.wrapper, "thin", thin)
+    given = A.X if isinstance(A, Factored) else A
     if isinstance(A, Factored):
+        A = checks.check_factored(function.wrapper, A)
         left_open = is_open(forward, backward, options)
         if left_open and is_thin(A, thin) and not return_info:
-            return _through_gram(function, A.X, A.ridge, p, check)
+            return _through_gram(function, A.X, A.ridge, p, check).to(given.dtype)
         if left_open:
             options |= methods_for(function.name, A.X.device.type, A.X.shape[-2], A.least)
         A = A.form()
@@ -79,7 +81,7 @@ def matrix_function(
         Z, steps = _run(plan, S, exponent)
         if check and not plan.method.basis:  # a decomposition looks at its own result
             autodiff.check_values(partial(checks.check_result, function.wrapper, False), Z)
-        Z_out = Z.to(A.dtype)
+        Z_out = Z.to(given.dtype)
         if not return_info:
             return Z_out
         with torch.no_grad():
@@ -92,8 +94,12 @@ def _through_gram(function: SpectralFunction, X: Tensor, ridge: Any, p: Any, che
     if function.dg_dp is not None:
         p = _exponent(function.wrapper, X, p)
     if autodiff.should_check(check, X):
+        autodiff.check_values(partial(checks.check_finite, function.wrapper), X)
         autodiff.check_values(partial(_check_ridge, function.wrapper), ridge[..., None, None])
-    return thin_matrix_function(function, X, ridge, p)
+    Z = thin_matrix_function(function, X, ridge, p)
+    if autodiff.should_check(check, X):
+        autodiff.check_values(partial(checks.check_result, function.wrapper, True), Z)
+    return Z
 
 
 def _check_ridge(who: str, ridge: Tensor) -> None:
