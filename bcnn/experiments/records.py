@@ -72,3 +72,18 @@ class Failed:
     """The result of a job that was tried and has no numbers, such as a training that diverged."""
 
     failed: str  # the reason
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Accuracy on the test images, and what was predicted."""
+
+    accuracy: float
+    top5_accuracy: float | None
+    mean_class_accuracy: float
+    num_test: int
+    num_train: int
+    num_broken: int  # images that could not be read
+    truth: tuple[int, ...]  # true classes of the test images
+    predicted: tuple[int, ...]
+    descriptor_length: int

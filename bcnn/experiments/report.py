@@ -24,7 +24,7 @@ from ..report.tables import interval, percent
 from . import EXPERIMENTS
 from .jobs.frozen import Frozen, FrozenResult
 from .jobs.tuned import Tuned, ridge_in
-from .records import Subject
+from .records import Subject, Tested
 from .results import FILE, Results, job_to_plain
 from .run_folder import TunedResult, answers
 from .table1_normalization import job as row
@@ -97,7 +97,7 @@ def _datasets(results: Results) -> str:
         for own in results.datasets.values()
     ]
     found = (own.result for own in results.measurements.values())
-    broken = max((own.num_broken for own in found if isinstance(own, FrozenResult | TunedResult)), default=0)
+    broken = max((own.num_broken for own in found if isinstance(own, Tested | TunedResult)), default=0)
     left_out = f" Images that could not be read and were left out: up to {broken} of a dataset." if broken else ""
     return f"Datasets: {'; '.join(said)}.{left_out}"
 

@@ -29,9 +29,10 @@ class Factored(NamedTuple):
     least: float | None = None  # a bound of the least eigenvalue of A over its Frobenius norm, if one is known
 
     def form(self) -> Tensor:
-        """A, shape (..., d, d)."""
-        with full_precision(self.X):
-            A = symmetric_product(self.X, self.X.mT)
+        """A, shape (..., d, d), in float32 at least: rounding to half precision would drown its small eigenvalues."""
+        X = self.X.to(torch.promote_types(self.X.dtype, torch.float32))
+        with full_precision(X):
+            A = symmetric_product(X, X.mT)
             if self.ridge is not None:
                 A = add_to_diagonal(A, self.ridge[..., None])
         return A

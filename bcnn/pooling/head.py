@@ -137,12 +137,13 @@ class Head(nn.Module):
 
     def matrix(self, *features: Tensor, mask: Tensor | None = None) -> Tensor | Factored:
         """The matrix after all normalizations, not formed as long as they work on its factor (`on_factored`)."""
-        pooled = self.pool(*features, mask=mask)
-        for module in self.normalizations:
-            if isinstance(pooled, Factored) and hasattr(module, "on_factored"):
-                pooled = module.on_factored(pooled)  # type: ignore[operator]
-            else:
-                pooled = module(pooled) if module.takes == "spd" else _globally(module, formed(pooled))
+        with full_precision(features[0]):
+            pooled = self.pool(*features, mask=mask)
+            for module in self.normalizations:
+                if isinstance(pooled, Factored) and hasattr(module, "on_factored"):
+                    pooled = module.on_factored(pooled)  # type: ignore[operator]
+                else:
+                    pooled = module(pooled) if module.takes == "spd" else _globally(module, formed(pooled))
         return pooled
 
     def normalize_matrix(self, matrix: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from ...pooling.head import Head, HeadConfig, make_config, options_of, with_opti
 from .. import spectra
 from ..gauge import Gauge
 from ..plain import later
-from ..records import Outcome, Subject
+from ..records import Outcome, Subject, Tested
 from ..workshop import Workshop, describe_stored, num_channels
 from .source import Source, source_of
 from .tuned import RIDGE_OF, papers_own
@@ -35,18 +35,9 @@ SCRATCH = ".descriptors-"
 
 
 @dataclass(frozen=True)
-class FrozenResult:
-    """Accuracy on the test images, and what was predicted."""
+class FrozenResult(Tested):
+    """How well a head does, and whether its SVMs converged."""
 
-    accuracy: float
-    top5_accuracy: float | None
-    mean_class_accuracy: float
-    num_test: int
-    num_train: int
-    num_broken: int  # images that could not be read
-    truth: tuple[int, ...]  # true classes of the test images
-    predicted: tuple[int, ...]
-    descriptor_length: int
     converged: bool
     time_s: dict[str, float]  # "fit"; "all", with normalizing and scores; "describe", the images, once for all heads
 

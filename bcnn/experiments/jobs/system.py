@@ -21,7 +21,7 @@ from ...pooling.head import HeadConfig, make_config
 from ...runs.finish import test
 from ..gauge import Gauge
 from ..plain import later
-from ..records import Outcome
+from ..records import Outcome, Tested
 from ..workshop import Workshop, stored_head, whole
 from .source import Source
 
@@ -30,18 +30,9 @@ TIMED_ROUNDS = 5  # of which the fastest counts: others may be at work on the ma
 
 
 @dataclass(frozen=True)
-class SystemResult:
-    """Accuracy on the test images, what was predicted, and what the system costs."""
+class SystemResult(Tested):
+    """How well a system does, and what it costs."""
 
-    accuracy: float
-    top5_accuracy: float | None
-    mean_class_accuracy: float
-    num_test: int
-    num_train: int
-    num_broken: int  # images that could not be read
-    truth: tuple[int, ...]  # true classes of the test images
-    predicted: tuple[int, ...]
-    descriptor_length: int
     num_parameters: int  # after the networks: head and scorer
     network_ms: float  # per view of an image, front and networks
     head_ms: float  # per view, pooling and normalizations
