@@ -171,7 +171,8 @@ class RunConfig:
         choices=Names("models.engines", "ENGINES"),
         write_default=False,
         help="The way in which a frozen network is computed on a CPU: winograd needs half the time for large "
-        "convolutions, torch is torch's own. Descriptors agree to the rounding of float32.",
+        "convolutions, ncnn (pip install 'bcnn[ncnn]') less, torch is torch's own. Descriptors agree to the rounding "
+        "of float32.",
     )
     descriptors: str | None = _work(
         None,
