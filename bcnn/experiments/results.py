@@ -140,4 +140,7 @@ def _whole_bytes(path: Path) -> int:
 
 def _lines(path: Path | None) -> list[bytes]:
     """The lines, without what a killed process left unfinished at the end."""
-    return path.read_bytes()[: _whole_bytes(path)].splitlines() if path is not None and path.exists() else []
+    if path is None or not path.exists():
+        return []
+    whole = _whole_bytes(path)
+    return path.read_bytes()[:whole].splitlines()

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from bcnn.data.csv import csv
+from bcnn.experiments.results import Results
 from bcnn.files import read_tensors, read_text
 from bcnn.metrics import find_runs, read
 from bcnn.runs import config
@@ -105,4 +106,7 @@ def test_pipes_and_endless_files_are_refused(tmp_path):
             reader(sparse)
     with pytest.raises(OSError, match="a pipe or a device"):
         config.read(Path("/dev/zero"))
+    (tmp_path / "results.jsonl").symlink_to(pipe)
+    with pytest.raises(OSError, match="a pipe or a device"):
+        Results(tmp_path / "results.jsonl")
     assert find_runs(tmp_path, "metrics.json") == [pipe]
