@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..data.contract import SPLITS, Dataset, Sample, shown
-from ..files import DIGEST, from_json, read_tensors, write_tensors, written_whole
+from ..files import DIGEST, check_regular, from_json, read_tensors, read_text, write_tensors, written_whole
 
 FORMAT = "bcnn-descriptors"
 VERSION = 1
@@ -199,6 +199,7 @@ def _state_of(path: Path) -> tuple[Path, int, int, int]:
 def read_header(folder: Path, number: int) -> dict[str, Any] | None:
     """What a chunk says of itself, besides its tensors; None where there is no whole chunk."""
     try:
+        check_regular(chunk_path(folder, number))
         with safe_open(chunk_path(folder, number), framework="pt") as file:
             header = {key: json.loads(value) for key, value in (file.metadata() or {}).items() if key != DIGEST}
     except (OSError, SafetensorError, ValueError):
@@ -220,7 +221,7 @@ class Descriptors:
         self.folder = Path(folder)
         path = self.folder / ABOUT
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(read_text(path))
         except FileNotFoundError:
             old = ", but a features.json of an early version: describe the images again into a new folder"
             hint = old if (self.folder / "features.json").exists() else ""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..classify.accuracy import accuracy_of
 from ..data.contract import shown
-from ..files import written_whole
+from ..files import read_text, written_whole
 from ..metrics import METRICS, Epoch, RunMetrics, find_runs, read
 from ..report.classes import confusion_figure
 from ..report.curves import curves_figure
@@ -55,7 +55,7 @@ def write_report(folders: Sequence[Path], page: Path) -> list[Path]:
 
 def _check_ours(path: Path) -> None:
     """A report is made again and again; nobody's own README.md is to be lost that way."""
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    text = read_text(path, errors="replace") if path.exists() else ""
     first = text.partition("\n")[0].lstrip("#% ")
     if text and first not in TITLES and not any(f"<title>{title}</title>" in text for title in TITLES):
         raise FileExistsError(f"--out: expected {path} to be new or an earlier report, got another file; rename one.")
@@ -87,6 +87,12 @@ def _gather(folders: Sequence[Path]) -> tuple[Results, list[Path]]:
             raise FileNotFoundError(
                 f"report: expected folders with {FILE} or metrics.json, got {folder}; "
                 "finish what began it, or give another folder."
+            )
+    for subject in together.subjects:
+        if (subject.dataset, subject.images) not in together.datasets:
+            raise ValueError(
+                f"report: expected a line on every dataset in {FILE}, got none on {shown(subject.dataset)!r}; the file "
+                "is damaged."
             )
     return together, runs
 
@@ -240,7 +246,7 @@ def _run(folder: Path, number: int) -> Section:
         note, alt = "A row a true class; each row adds up to 1.", f"Confusion matrix of {len(classes)} classes."
         blocks.append(picture_of(figure, title="Confusion", note=note, alt=alt))
     config = folder / "config.yaml"
-    text = config.read_text() if config.exists() else json.dumps(run.config)
+    text = read_text(config) if config.exists() else json.dumps(run.config)
     blocks.append(Details("Configuration and versions", f"{text}\n{json.dumps(run.versions, indent=1)}"))
     title = f"{run.dataset}: {run.preset}, {run.backbone} at {run.image_size} px"
     return Section(title, f"run{number}", (f"Run folder: {folder.name}.",), tuple(blocks))
