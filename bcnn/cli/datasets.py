@@ -70,8 +70,8 @@ def check(
 ) -> None:
     """Decode every image: counts, sizes, broken files, and copies of test images among the training images.
 
-    With --labels the training images are described and cross-validated instead, and those that look like another class
-    than their label says come as a page of photographs and as a table, the surest first.
+    With --labels the training images are described and cross-validated instead. Those that look more like another class
+    than like their label are listed on a page of photographs and in a table, the least probable label first.
     """
     if labels:
         _check_labels(RunConfig(spec=spec, **options), out)
@@ -97,6 +97,7 @@ def check(
 
 def _check_labels(config: RunConfig, out: Path | None) -> None:
     from ..data.contract import shown
+    from ..report.labels import percent
     from ..runs.labels import PAGE, TABLE, check_labels
     from .train import default_name
 
@@ -108,11 +109,12 @@ def _check_labels(config: RunConfig, out: Path | None) -> None:
     console = make_console()
     print_broken(console, done.broken, done.num_images + len(done.broken))
     rows = [
-        [shown(one.sample.name), shown(one.label), shown(one.instead), f"{100 * one.probability:.0f} %"]
+        [shown(one.sample.name), shown(one.label), shown(one.instead), percent(one.probability), percent(one.own)]
         for one in done.found
     ]
     if rows:
-        _print_table(console, "labels that are contradicted", ["image", "label", "looks like", "probability"], rows,
+        names = ["image", "label", "looks like", "probability", "of its label"]
+        _print_table(console, "labels that are contradicted", names, rows,
                      rest=f"and {len(rows) - SHOWN} more on the page and in the table.")  # fmt: skip
     console.print(
         f"{len(rows)} of {done.num_images} training images look like another class; held-out accuracy "

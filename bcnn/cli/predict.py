@@ -46,7 +46,7 @@ def predict(
     ] = None,
     **options: Any,
 ) -> None:
-    """Say what is on images, with probabilities, as soon as it is known.
+    """Say what is in images, with probabilities, as soon as it is known.
 
     An image that cannot be read is named on the error stream, and the command ends with exit code 1.
     """

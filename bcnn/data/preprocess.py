@@ -185,7 +185,7 @@ def _decoded(source: Path | BinaryIO, name: str, max_pixels: int | None) -> Imag
             check_file(source.stat())
         with PIL.Image.open(source, formats=[name for name in FORMATS if name in _known_formats()]) as image:
             if max_pixels is not None and image.width * image.height > max_pixels:
-                raise OSError(f"{image.width} x {image.height} pixels, where {max_pixels} in all are the most")
+                raise OSError(f"{image.width} x {image.height} pixels; at most {max_pixels} in all are allowed")
             image.load()
             with suppress(Exception):  # whatever damaged EXIF data make happen: the picture is there nevertheless
                 exif_transpose(image, in_place=True)  # turned even where what is left of the EXIF cannot be written
@@ -195,6 +195,8 @@ def _decoded(source: Path | BinaryIO, name: str, max_pixels: int | None) -> Imag
             raise  # not there, not to be read: it names the file
         said = str(error) if isinstance(source, Path) else re.sub(" <.*>", "", str(error))
         got = said if type(error) is OSError else f"{type(error).__name__}: {said}"
+        if type(error).__name__ == "UnidentifiedImageError":
+            got = "something else, or the beginning is damaged"
         raise OSError(f"{name}: expected an image that Pillow can read, got {got}.") from None
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIDE = 480  # pixels of the photograph's longer side in the picture
+ROW = 2.9  # inches: a square photograph, two lines above it, and the title of the row
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ def draw(explanation: Explanation, photograph: Image, preprocessing: Preprocessi
     photograph = photograph.copy()
     photograph.thumbnail((SIDE, SIDE))
     rows = {word: row for word, row in (("for", explanation.speaks_for), ("against", explanation.against)) if row}
-    height = 4.6 + 2.6 * len(rows) + (0.4 if explanation.why_no_speakers else 0)
+    height = 4.6 + ROW * len(rows) + (0.4 if explanation.why_no_speakers else 0)
     figure = Figure(figsize=(10.5, height), layout="constrained")
-    parts = figure.subfigures(1 + len(rows), 1, height_ratios=[4.6, *[2.6] * len(rows)], squeeze=False)[:, 0]
+    parts = figure.subfigures(1 + len(rows), 1, height_ratios=[4.6, *[ROW] * len(rows)], squeeze=False)[:, 0]
     _photographs(parts[0], explanation, photograph, overlay(photograph, explanation.shares, preprocessing))
     for part, (word, row) in zip(parts[1:], rows.items(), strict=True):
         _speakers(part, row, f"training photographs that speak {word} it most, with their shares of the score")
@@ -83,5 +84,15 @@ def _speakers(part: Any, row: Sequence[Speaker], title: str) -> None:
         if picture is None:
             axes.text(0.5, 0.5, "the photograph\nis gone", ha="center", va="center", fontsize=8)
         else:
-            axes.imshow(picture)
-        axes.set_title(f"{shortened(speaker.label, 22)}\n{speaker.share:+.3f}", fontsize=8)
+            axes.imshow(_square(picture))
+        axes.set_title(f"{shortened(speaker.label, 28)}\n{speaker.share:+.3f}", fontsize=8)
+
+
+def _square(picture: numpy.ndarray) -> numpy.ndarray:
+    """The picture on a white square, at its top: so all of a row begin at the same height, below their titles."""
+    height, width = picture.shape[:2]
+    side = max(height, width)
+    square = numpy.full((side, side, 3), 255, dtype=numpy.uint8)
+    left = (side - width) // 2
+    square[:height, left : left + width] = picture
+    return square

@@ -27,8 +27,20 @@ class Contradicted:
     own: float  # that it is what its label says
 
 
+def percent(share: float) -> str:
+    """A probability as a reader wants it.
+
+    Example:
+        >>> percent(0.254), percent(0.0313), percent(0.0001)
+        ('25 %', '3.1 %', 'below 0.1 %')
+    """
+    if share < 0.001:
+        return "below 0.1 %"
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+
+
 def write_table(found: Sequence[Contradicted], path: Path) -> None:
-    """One line per image, the surest contradiction first."""
+    """One line per image; the one whose label is least probable comes first."""
     empty = {"image": "", "label": "", "looks_like": "", "probability": "", "probability_of_label": ""}
     rows = [
         {
@@ -49,10 +61,10 @@ def write_photographs(
     """The same as a page of thumbnails, which needs no other file."""
     pictures = tuple(picture for one in found[:MOST] if (picture := _picture(one)) is not None)
     lead = (
-        f"{len(found)} of {num_images} training images look like another class than their label says.",
-        "Each was scored by classifiers that had not seen it. Those whose label is least probable for its class come "
-        "first. Look at them yourself before you change anything: a classifier that is right on "
-        f"{100 * accuracy:.1f} % of the images is often wrong.",
+        f"{len(found)} of {num_images} training images look more like another class than like their label.",
+        "Each was scored by classifiers that had not seen it. Those whose label is least probable, compared with "
+        "other images of its class, come first. Look at them yourself before you change anything: a classifier that "
+        f"is right on {100 * accuracy:.1f} % of the images is often wrong.",
     )
     sections = (Section("Photographs", "photographs", blocks=(Gallery("Photographs", pictures),)),) if pictures else ()
     write_page(Document(f"Suspicious labels: {shown(dataset)}", lead, sections), path)
@@ -72,6 +84,7 @@ def _picture(one: Contradicted) -> Picture | None:
         title=f"labelled {label}",
         content=buffer.getvalue(),
         alt=f"{shown(one.sample.name)}, labelled {label}",
-        note=f"looks like {instead}, {100 * one.probability:.0f} % to {100 * one.own:.0f} %; {shown(one.sample.name)}",
+        note=f"looks like {instead} ({percent(one.probability)}; its label: {percent(one.own)}). "
+        f"{shown(one.sample.name)}",
         kind="image/jpeg",
     )

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi import Path as FromPath
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import UploadFile
@@ -48,10 +50,22 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
     403: {"model": ErrorText, "description": "The request comes from another web page, or under a strange name."},
     408: {"model": ErrorText, "description": "The images did not arrive in time."},
     413: {"model": ErrorText, "description": "Too many images, or too many bytes."},
-    422: {"model": Results, "description": "None of the images can be read; each result says why."},
+    422: {
+        "model": Results,
+        "description": "None of the images can be read, and each result says why. Or a parameter is wrong.",
+    },
     429: {"model": ErrorText, "description": "Too many images wait already; try again in a second."},
     503: {"model": ErrorText, "description": "It took too long; send fewer images at a time."},
 }
+
+_WELL = "The answer."
+_WRONG: dict[int | str, dict[str, Any]] = {
+    404: {"model": ErrorText, "description": "There is no photograph or class of that number."},
+    422: {"model": ErrorText, "description": "A parameter is not what it should be."},
+}
+_GONE = {**_WRONG, 410: {"model": ErrorText, "description": "The photograph is gone from the dataset."}}
+ClassNumber = Annotated[int, FromPath(description="The number of a class, its `index` in /api/classes.")]
+PhotoNumber = Annotated[int, FromPath(description="The number of a photograph in the dataset.")]
 
 
 def make_app(
@@ -76,9 +90,10 @@ def make_app(
 
     app = FastAPI(
         title=f"bcnn: {library.about()['name']}", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
-        description="Says what is on images. Everything is computed on the machine that serves this page.",
+        description="Says what is in images. Everything is computed on the machine that serves this page.",
     )  # fmt: skip
     app.add_exception_handler(StarletteHTTPException, _in_words)
+    app.add_exception_handler(RequestValidationError, _wrong_parameters)
     app.add_exception_handler(Exception, _fault)
     _add_predict(app, library, batcher, limits)
     _add_run(app, library, seer, limits)
@@ -92,12 +107,19 @@ async def _in_words(_: Request, error: Exception) -> Response:
     return JSONResponse({"detail": str(error.detail)}, error.status_code, headers=error.headers)
 
 
+async def _wrong_parameters(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    said = (f"{own['loc'][-1]}: {own['msg']}, got {shown(str(own['input']))[:80]!r}." for own in error.errors())
+    return JSONResponse({"detail": " ".join(said)}, 422)
+
+
 async def _fault(_: Request, error: Exception) -> Response:
     return JSONResponse({"detail": f"A fault in the program, {type(error).__name__}."}, 500)
 
 
 def _add_predict(app: FastAPI, library: Library, batcher: Batcher[Question, dict[str, Any]], limits: Limits) -> None:
-    @app.post("/predict", response_model_exclude_none=True, openapi_extra=_BODY, responses=_REFUSED)
+    @app.post("/predict", response_model_exclude_none=True, response_description="At least one image was recognized.",
+              openapi_extra=_BODY, responses=_REFUSED)  # fmt: skip
     async def predict(
         request: Request,
         response: Response,
@@ -105,7 +127,7 @@ def _add_predict(app: FastAPI, library: Library, batcher: Batcher[Question, dict
         explain: Annotated[bool, Query(description="Also a picture of the regions that decided.")] = False,
         similar: Annotated[bool, Query(description="Also the most similar training photographs.")] = False,
     ) -> Results:
-        """Say what is on images, with probabilities, the most probable class first.
+        """Say what is in images, with probabilities, the most probable class first.
 
         The results are in the order of the images. In the place of an image that cannot be read there is an error.
         """
@@ -148,7 +170,7 @@ def _prepared(
     file.seek(0)
     if size > limits.image_bytes:
         most = amount(limits.image_bytes)
-        return {"image": name, "error": f"The file has {amount(size)}, where {most} are the most."}
+        return {"image": name, "error": f"The file is too large: {amount(size)}, and at most {most} are allowed."}
     try:
         return question_of(decode_image(file, shown(name), limits.pixels), name, library.recognizer, **asked)
     except (OSError, ValueError, MemoryError) as error:
@@ -166,26 +188,34 @@ async def _ask(batcher: Batcher[Question, dict[str, Any]], questions: Sequence[Q
         ) from None
 
 
+def check_class(library: Library, label: int) -> None:
+    """Answer with 404 if there is no class of that number."""
+    if not 0 <= label < len(library.classes):
+        raise HTTPException(404, f"There are {len(library.classes)} classes; there is none of the number {label}.")
+
+
 def _add_run(app: FastAPI, library: Library, seer: Seer, limits: Limits) -> None:
-    @app.get("/api/run")
+    @app.get("/api/run", response_description=_WELL)
     def run() -> About:
         """What this is: network, dataset, accuracy, and what requests may hold."""
         bounds = {name: getattr(limits, name) for name in ("num_images", "image_bytes", "request_bytes", "pixels")}
         return About.model_validate({**library.about(), "why_no_regions": seer.why_no_regions, "limits": bounds})
 
-    @app.get("/api/classes")
+    @app.get("/api/classes", response_description=_WELL)
     def classes() -> list[Class]:
         """All classes with the accuracy of each, and the numbers of some of its training photographs."""
         return [Class.model_validate(own) for own in library.all_classes()]
 
-    @app.get("/api/confusion")
+    @app.get("/api/confusion", response_description=_WELL)
     def confusion() -> Confusion:
         """How often test images of each class were taken for which class; pairs that never happened are left out."""
         return Confusion(classes=list(library.classes), counts=library.confusion())
 
-    @app.get("/api/confusion/{truth}/{guess}")
-    def cell(truth: int, guess: int) -> list[Mistake]:
+    @app.get("/api/confusion/{truth}/{guess}", response_description=_WELL, responses=_WRONG)
+    def cell(truth: ClassNumber, guess: ClassNumber) -> list[Mistake]:
         """The test images of one class that were taken for another, the surest first."""
+        check_class(library, truth)
+        check_class(library, guess)
         return [Mistake.model_validate(own) for own in library.cell(truth, guess)]
 
 
@@ -200,19 +230,27 @@ def _add_photographs(app: FastAPI, library: Library, batcher: Batcher[Question, 
         except OSError:
             raise HTTPException(410, "The photograph is gone from the dataset, or cannot be read.") from None
 
-    @app.get("/api/photographs/{index}", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
-    def photograph(index: int) -> Response:
+    jpeg: dict[int | str, dict[str, Any]] = {200: {"description": _WELL, "content": {"image/jpeg": {}}}}
+
+    @app.get("/api/photographs/{index}", response_class=Response, responses={**jpeg, **_GONE})
+    def photograph(index: PhotoNumber) -> Response:
         """A small copy of a photograph of the dataset, by its number there."""
         return Response(opened(index), media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
 
-    @app.get("/api/photographs/{index}/regions", response_model_exclude_none=True)
+    @app.get(
+        "/api/photographs/{index}/regions",
+        response_model_exclude_none=True,
+        response_description=_WELL,
+        responses=_GONE,
+    )
     async def regions(
-        index: int, label: Annotated[int | None, Query(description="The number of the class.")] = None
+        index: PhotoNumber,
+        label: Annotated[int | None, Query(description="The number of the class; none: the predicted one.")] = None,
     ) -> Results:
         """What the network says of a photograph of the dataset, and which regions decided for a class."""
         await asyncio.to_thread(opened, index)
-        if label is not None and not 0 <= label < len(library.classes):
-            raise HTTPException(404, f"There are {len(library.classes)} classes; there is none of the number {label}.")
+        if label is not None:
+            check_class(library, label)
         sample = library.samples[index]
 
         def prepared() -> Question:

@@ -96,7 +96,7 @@ class Guard:
         return is_loopback(name) or not self.only_here  # a name can be made to point here, an address cannot
 
     def _too_large(self) -> tuple[int, str]:
-        return 413, f"A request may have {self.max_bytes // 2**20} MB at most; send fewer or smaller images."
+        return 413, f"A request may have {self.max_bytes / 1e6:.0f} MB at most; send fewer or smaller images."
 
     def _bounded(self, receive: Receive) -> Receive:
         """The body, counted: its announced length need not be true, or be there at all."""

@@ -10,8 +10,8 @@ class Limits:
     """Bounds of requests, of the queue and of the batches."""
 
     num_images: int = 16  # in one request
-    image_bytes: int = 20 * 2**20  # of one file
-    request_bytes: int = 64 * 2**20  # of all files of a request
+    image_bytes: int = 20_000_000  # of one file
+    request_bytes: int = 64_000_000  # of all files of a request
     pixels: int = 50_000_000  # of one image, before it is made smaller
     time_s: float = 60.0  # until a request is answered
     queue: int = 128  # images that wait; a request for more is told to come again

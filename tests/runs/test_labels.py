@@ -43,6 +43,7 @@ def test_the_wrong_one_comes_first(pictures, tmp_path):
     assert float(first["probability"]) > float(first["probability_of_label"])
     page = (out / "labels.html").read_text()
     assert "looks like class &lt;0&gt;" in page
+    assert "; its label: " in page  # by which the list is in order
     assert "class <2>" not in page  # names are never read as HTML
     picture = re.search(r"data:image/jpeg;base64,([^\"]+)", page)[1]
     with Image.open(io.BytesIO(base64.b64decode(picture))) as image:

@@ -84,6 +84,10 @@ def test_a_broken_image_has_an_error_in_its_place(client):
      (lambda c: c.get("/api/photographs/100000"), 404, "no photograph of that number"),
      (lambda c: c.get("/api/photographs/-1"), 404, "no photograph of that number"),
      (lambda c: c.get("/api/photographs/0/regions?label=99"), 404, "There are 3 classes"),
+     (lambda c: c.get("/api/confusion/0/99"), 404, "There are 3 classes"),
+     (lambda c: c.get("/api/confusion/-1/0"), 404, "There are 3 classes"),
+     (lambda c: c.post("/predict?top=0"), 422, "top: Input should be greater than or equal to 1, got '0'."),
+     (lambda c: c.get("/api/photographs/a"), 422, "index: Input should be a valid integer"),
      (lambda c: c.get("/missing.html"), 404, "Not Found")],
 )  # fmt: skip
 def test_what_it_cannot_do_it_says(client, request_of, code, said):
@@ -110,9 +114,9 @@ def test_bounds(library):
     limits = Limits(image_bytes=2000, request_bytes=20000, pixels=1000)
     with TestClient(make_app(library, limits=limits), base_url=HERE) as client:
         answer = send(client, ("a.png", png(40)))
-        assert "40 x 40 pixels, where 1000 in all are the most" in answer.json()["results"][0]["error"]
+        assert "40 x 40 pixels; at most 1000 in all are allowed" in answer.json()["results"][0]["error"]
         answer = send(client, ("a.png", png(40) + b"\0" * 3000))
-        assert "where 0.0 MB are the most" in answer.json()["results"][0]["error"]
+        assert "at most 0.0 MB are allowed" in answer.json()["results"][0]["error"]
         assert send(client, ("a.png", png(40) + b"\0" * 30000)).status_code == 413
 
         def endless():

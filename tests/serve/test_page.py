@@ -69,7 +69,7 @@ def until(page, expression):
 def upload(page, paths):
     page.set_input_files("#files", [str(path) for path in paths])
     until(page, f"document.querySelectorAll('.result').length === {len(paths)}")
-    until(page, "document.getElementById('status').textContent.includes('done')")
+    until(page, "document.getElementById('status').textContent.startsWith('Done')")
 
 
 @pytest.mark.slow
@@ -81,10 +81,11 @@ def test_photographs_are_recognized(address, run, width, tmp_path):
         page = found.page
         upload(page, [*images_of(run)[:5], broken])
         assert page.locator(".result .error").count() == 1
+        assert page.locator("#status").inner_text() == "Done: 5 photographs recognized. 1 file could not be read."
         assert page.locator(".result .bar").count() == 5 * 3
         card = page.locator(".result", has=page.locator(".bar")).first
         shares = card.locator(".guess span:nth-child(2)").all_inner_texts()
-        assert sum(float(text.removesuffix(" %")) for text in shares) == pytest.approx(100, abs=0.3)
+        assert sum(float(text.removeprefix("< ").removesuffix(" %")) for text in shares) == pytest.approx(100, abs=0.3)
         widths = card.locator(".bar div").evaluate_all("bars => bars.map(b => b.getBoundingClientRect().width)")
         assert widths == sorted(widths, reverse=True)
         button = card.get_by_role("button", name="Where did it look?")
@@ -135,6 +136,7 @@ def test_classes_and_mistakes(address, width):
         assert page.locator("#class-list h4").all_inner_texts() == ["class_2"]
         assert found.is_as_wide_as_the_window()
         page.get_by_role("link", name="Mistakes").click()
+        until(page, "document.getElementById('matrix').style.width !== ''")
         page.locator("#matrix").focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowLeft")
@@ -175,3 +177,52 @@ def test_the_page_of_the_api(address):
         assert "/predict?top=3" in found.page.locator("#curl").inner_text()
         assert found.is_as_wide_as_the_window()
         assert found.sticking_out(boxes=".scroll, pre") == []
+
+
+@pytest.mark.slow
+def test_the_link_to_the_content_stays_on_its_page(address):
+    with opened(address, page="#mistakes") as found:
+        found.page.locator(".skip").focus()
+        found.page.keyboard.press("Enter")
+        until(found.page, "location.hash === '#main'")
+        assert found.page.locator("#mistakes").is_visible()
+        assert not found.page.locator("#recognize").is_visible()
+
+
+@pytest.mark.slow
+def test_files_that_are_no_images_are_named(address, run, tmp_path):
+    note = tmp_path / "note.txt"
+    note.write_text("no image")
+    with opened(address) as found:
+        found.page.set_input_files("#files", [str(images_of(run)[0]), str(note)])
+        until(found.page, "document.getElementById('status').textContent.startsWith('Done')")
+        said = found.page.locator("#status").inner_text()
+        assert said == "Done: 1 photograph recognized. 1 file was not an image and was left out."
+
+
+@pytest.mark.slow
+def test_a_server_that_is_gone_is_said_where_the_user_looks(address):
+    with opened(address, page="#mistakes") as found:
+        page = found.page
+        until(page, "document.getElementById('matrix').style.width !== ''")
+        page.locator("#matrix").focus()
+        page.route("**/api/confusion/*/*", lambda route: route.abort())
+        page.keyboard.press("Enter")
+        until(page, "document.getElementById('cell').textContent.startsWith('The server does not answer')")
+        assert page.locator("#cell").is_visible()
+        found.messages.clear()  # of the request that was cut off
+
+
+@pytest.mark.slow
+def test_keys_before_the_matrix_is_there_do_no_harm(address):
+    with opened(address) as found:
+        page = found.page
+        held = []
+        page.route("**/api/confusion", lambda route: held.append(route))
+        page.get_by_role("link", name="Mistakes").click()
+        page.locator("#matrix").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        page.locator("#matrix").click()
+        held[0].continue_()
+        until(page, "document.getElementById('matrix').style.width !== ''")

@@ -21,12 +21,12 @@ function table(rows, names) {
 function section(method, path, about, all) {
   const box = make("section", [make("h2", `${method.toUpperCase()} ${path}`), make("p", about.description ?? "")]);
   const asked = (about.parameters ?? []).map(own => [own.name, own.in, kind(own.schema, all), String(own.schema.default ?? ""), own.description ?? ""]);
-  if (asked.length) box.append(table(asked, ["parameter", "in", "type", "default", "meaning"]));
+  if (asked.length) box.append(make("h3", "Parameters"), table(asked, ["parameter", "in", "type", "default", "meaning"]));
   const answers = Object.entries(about.responses).map(([code, own]) => {
     const content = Object.entries(own.content ?? {})[0];
     return [code, own.description, content ? kind(content[1].schema, all) || content[0] : ""];
   });
-  box.append(table(answers, ["code", "meaning", "answer"]));
+  box.append(make("h3", "Answers"), table(answers, ["code", "meaning", "answer"]));
   return box;
 }
 
@@ -37,7 +37,7 @@ document.getElementById("curl").textContent =
   `curl -F images=@first.jpg -F images=@second.jpg "${location.origin}/predict?top=3"`;
 for (const [path, methods] of Object.entries(api.paths))
   for (const [method, about] of Object.entries(methods)) place.append(section(method, path, about, api));
-place.append(make("h2", "Answers"));
+place.append(make("h2", "What the answers hold"));
 for (const [name, schema] of Object.entries(api.components.schemas)) {
   const rows = Object.entries(schema.properties ?? {}).map(([field, own]) => [field, kind(own, api), own.description ?? ""]);
   place.append(make("h3", name), make("p", schema.description ?? ""), table(rows, ["field", "type", "meaning"]));

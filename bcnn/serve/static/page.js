@@ -11,7 +11,11 @@ function make(tag, content = "", attributes = {}) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;
 }
-const percent = share => `${(100 * share).toFixed(1)} %`;
+const percent = share => share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
+const several = (count, one, many) => `${count} ${count === 1 ? one : many}`;
+
+// Long names break after _, / and other marks, not within a word.
+const breakable = text => text.split(/(?<=[_/.,-])/).flatMap((part, i) => i ? [make("wbr"), part] : [part]);
 
 async function ask(path, options) {
   let answer;
@@ -25,12 +29,11 @@ async function ask(path, options) {
 // --- recognize ------------------------------------------------------------------------------------------------------
 
 const queue = [];
-let working = false;
+let working = false, leftOut = 0;
 
 function take(files) {
   const images = [...files].filter(file => file.type.startsWith("image/") || !file.type);
-  const others = files.length - images.length;
-  if (others) say(`${others} of these files are no images and were left out.`);
+  leftOut += files.length - images.length;
   queue.push(...images);
   if (!working) work();
 }
@@ -38,21 +41,30 @@ const say = text => { $("status").textContent = text; };
 
 async function work() {
   working = true;
-  let done = 0;
+  const before = results.length;
   try {
     while (queue.length) {
       const some = nextRequest();
       say(`Looking at ${some.length === 1 ? some[0].name || "an image" : `${some.length} photographs`}; ` +
-          `${queue.length} more wait.`);
+          `${queue.length} more to do.`);
       await recognize(some);
-      done += some.length;
     }
-    say(`${done === 1 ? "One photograph" : `${done} photographs`} done.`);
+    say(summary(results.slice(before)));
   } catch (error) {
     queue.length = 0;
     say(error.message);
   }
+  leftOut = 0;
   working = false;
+}
+
+function summary(done) {
+  const failed = done.filter(result => result.error).length;
+  return [
+    `Done: ${several(done.length - failed, "photograph", "photographs")} recognized.`,
+    failed ? `${several(failed, "file", "files")} could not be read.` : "",
+    leftOut ? `${several(leftOut, "file was not an image and was", "files were not images and were")} left out.` : "",
+  ].filter(Boolean).join(" ");
 }
 
 function nextRequest() {
@@ -87,7 +99,7 @@ async function recognize(files) {
 function show(file, result) {
   results.push(result);
   $("csv").disabled = $("clear").disabled = false;
-  const card = make("article", make("h3", result.image), {class: "result"});
+  const card = make("article", make("h3", breakable(result.image)), {class: "result"});
   if (result.error) {
     card.append(make("p", result.error, {class: "error more"}));
   } else {
@@ -122,7 +134,7 @@ function guesses(top) {
   for (const guess of top) {
     const bar = make("div");
     bar.style.width = `${100 * guess.probability}%`;
-    box.append(make("p", [make("span", guess.class), make("span", percent(guess.probability)),
+    box.append(make("p", [make("span", breakable(guess.class)), make("span", percent(guess.probability)),
       make("span", bar, {class: "bar", "aria-hidden": "true"})], {class: "guess"}));
   }
   return box;
@@ -133,7 +145,7 @@ function similar(found) {
   for (const one of found) {
     const figure = make("figure");
     if (one.photo !== undefined) figure.append(photograph(one.photo, `${one.class}, a training photograph`));
-    figure.append(make("figcaption", `${one.class}, similarity ${one.cosine.toFixed(2)}`));
+    figure.append(make("figcaption", breakable(`${one.class}, similarity ${one.cosine.toFixed(2)}`)));
     photos.append(figure);
   }
   return make("div", [make("p", "The most similar training photographs", {class: "quiet"}), photos], {class: "more"});
@@ -205,8 +217,8 @@ async function showClasses() {
     const photos = make("div", own.examples.map(i => make("figure", photograph(i, `Example of ${own.name}`))),
       {class: "photos"});
     const right = own.accuracy === null ? "no test images" :
-      `${percent(own.accuracy)} of ${own.num_test} test images are recognized`;
-    return make("li", [make("h4", own.name), photos, make("p", `${right}; ${own.num_train} training images`,
+      `${percent(own.accuracy)} of ${several(own.num_test, "test image is", "test images are")} recognized`;
+    return make("li", [make("h4", breakable(own.name)), photos, make("p", `${right}; ${own.num_train} training images`,
       {class: "quiet"})]);
   }));
 }
@@ -230,10 +242,10 @@ async function showMistakes() {
     counts.set(truth * k + guess, count);
     totals[truth] += count;
   }
-  side = Math.max(4, Math.min(28, Math.floor(900 / k)));
+  side = Math.max(4, Math.min(28, Math.floor(620 / k)));
   const wrong = confusion.counts.filter(([truth, guess]) => truth !== guess).sort((a, b) => b[2] - a[2]).slice(0, 12);
   $("often").replaceChildren(...wrong.map(([truth, guess, count]) => {
-    const button = make("button", words(truth, guess, count), {type: "button"});
+    const button = make("button", breakable(words(truth, guess, count)), {type: "button"});
     button.addEventListener("click", () => open(truth, guess));
     return make("li", button);
   }));
@@ -252,7 +264,7 @@ function draw() {
   pen.fillStyle = style.getPropertyValue("--rest");
   pen.fillRect(0, 0, k * side, k * side);
   for (const [truth, guess, count] of confusion.counts) {
-    pen.globalAlpha = 0.15 + 0.85 * count / totals[truth];
+    pen.globalAlpha = 0.2 + 0.8 * Math.sqrt(count / totals[truth]); // the root: a single mistake is seen, too
     pen.fillStyle = truth === guess ? "#2f7fd0" : "#d9722a";
     pen.fillRect(guess * side, truth * side, side - (side > 6), side - (side > 6));
   }
@@ -273,22 +285,23 @@ function point(truth, guess) {
 
 async function open(truth, guess) {
   point(truth, guess);
-  const found = await ask(`api/confusion/${truth}/${guess}`).catch(error => { say(error.message); return []; });
-  $("shown-title").textContent = words(truth, guess, found.length);
+  const found = await ask(`api/confusion/${truth}/${guess}`).catch(error => { $("cell").textContent = error.message; });
+  if (!found) return;
+  $("shown-title").replaceChildren(...breakable(words(truth, guess, found.length)));
   $("shown").replaceChildren(...found.map(own => mistake(own, truth, guess)));
   $("shown-title").focus();
 }
 
 function mistake(own, truth, guess) {
-  const card = make("li", make("h4", own.name));
+  const card = make("li", make("h4", breakable(own.name)));
   if (own.photo === null) {
     card.append(make("p", run.why_no_photographs || "The photograph is gone.", {class: "quiet"}));
     return card;
   }
   const image = photograph(own.photo, `${own.name}, a ${confusion.classes[truth]}`);
-  card.append(image, make("p", `said with ${percent(own.probability)}`, {class: "quiet"}));
+  card.append(image, make("p", `predicted with ${percent(own.probability)}`, {class: "quiet"}));
   if (run.why_no_regions) return card;
-  const button = make("button", `Why ${confusion.classes[guess]}?`, {type: "button"});
+  const button = make("button", breakable(`Why ${confusion.classes[guess]}?`), {type: "button"});
   button.addEventListener("click", async () => {
     button.disabled = true;
     try {
@@ -309,8 +322,9 @@ function startMistakes() {
     return [Math.floor((event.clientY - box.top) / side), Math.floor((event.clientX - box.left) / side)];
   };
   canvas.addEventListener("mousemove", event => confusion && point(...at(event)));
-  canvas.addEventListener("click", event => open(...at(event)));
+  canvas.addEventListener("click", event => confusion && open(...at(event)));
   canvas.addEventListener("keydown", event => {
+    if (!confusion) return; // still on its way
     const step = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key];
     if (step) { event.preventDefault(); point(chosen.truth + step[0], chosen.guess + step[1]); }
     if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(chosen.truth, chosen.guess); }
@@ -320,6 +334,7 @@ function startMistakes() {
 // --- the page -------------------------------------------------------------------------------------------------------
 
 async function turn() {
+  if (location.hash === "#main") return; // the link that skips to the content
   const page = ["recognize", "classes", "mistakes"].find(name => location.hash === `#${name}`) ?? "recognize";
   for (const name of ["recognize", "classes", "mistakes"]) $(name).hidden = name !== page;
   for (const link of document.querySelectorAll("nav a")) {
@@ -351,10 +366,10 @@ async function start() {
     ` (${percent(run.interval95[0])} to ${percent(run.interval95[1])}) on ${run.num_test} test images` : "");
   $("about").textContent = `${run.num_classes} classes of ${run.dataset || "a dataset"}; ${run.network} at ` +
     `${run.image_size} pixels${known}.`;
-  $("bounds").textContent = `At most ${Math.round(run.limits.image_bytes / 2 ** 20)} MB and ` +
+  $("bounds").textContent = `At most ${Math.round(run.limits.image_bytes / 1e6)} MB and ` +
     `${Math.round(run.limits.pixels / 1e6)} megapixels each.`;
-  const bars = run.calibrated ? "The bars are calibrated: of what is said with 70 %, about 70 % is right." :
-    "The bars are not calibrated: they rank the classes, and may be too sure.";
+  const bars = run.calibrated ? "The probabilities are calibrated: of all predictions made with 70 %, about 70 % are right." :
+    "The probabilities are not calibrated: they rank the classes, but may be too sure.";
   $("notes").textContent = [bars, run.why_no_regions, run.why_no_similar, run.why_no_photographs].filter(Boolean).join(" ");
   startRecognizing();
   startMistakes();
