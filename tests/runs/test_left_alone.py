@@ -1,5 +1,6 @@
 """What `export`, `explain` and `invert` write over, and what not; files that would hang whoever reads them."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from PIL import Image
 
 from bcnn.data.csv import csv
 from bcnn.experiments.results import Results
-from bcnn.files import read_tensors, read_text
+from bcnn.files import read_tensors, read_text, write_tensors
 from bcnn.metrics import find_runs, read
 from bcnn.runs import config
 from tests.command import run_command
@@ -110,3 +111,12 @@ def test_pipes_and_endless_files_are_refused(tmp_path):
     with pytest.raises(OSError, match="a pipe or a device"):
         Results(tmp_path / "results.jsonl")
     assert find_runs(tmp_path, "metrics.json") == [pipe]
+
+
+def test_a_dataset_that_is_no_text_is_not_looked_for(run, pictures):
+    tensors, about = read_tensors(run / "model.safetensors")
+    notes = json.loads(about["notes"]) | {"config": {"spec": ["a"]}}
+    write_tensors(run / "model.safetensors", tensors, {**about, "notes": json.dumps(notes)}, who="", remedy="")
+    done = run_command("explain", run, pictures / "test" / "class_0" / "0.png")
+    assert done.returncode == 0, done.stderr
+    assert "does not say which dataset it was trained on" in done.stderr
