@@ -52,6 +52,9 @@ def answers(folder: Path, classes: Iterable[str]) -> tuple[tuple[int, ...], tupl
     if not numbers or not path.exists():
         return (), ()
     check_regular(path, MOST_TEXT)
-    with path.open(newline="", encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
-    return tuple(numbers[line["truth"]] for line in lines), tuple(numbers[line["class1"]] for line in lines)
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        return tuple(numbers[line["truth"]] for line in lines), tuple(numbers[line["class1"]] for line in lines)
+    except (csv.Error, KeyError, ValueError) as error:
+        raise ValueError(f"{path}: expected the predictions of a run of bcnn train, got: {error!r}.") from None

@@ -191,7 +191,7 @@ def _dataset(model: Path, classes: tuple[str, ...], spec: str | None) -> tuple[D
     """The dataset of a run, if it is still there, or what is wrong with it."""
     config: Any = read_notes(model).get("config", {})
     wanted = spec or (config.get("spec") if isinstance(config, dict) else None)
-    if not wanted:
+    if not wanted or not isinstance(wanted, str):
         return None, "The model's file does not say which dataset it was trained on; name it by --data."
     try:
         dataset = load_dataset(wanted)

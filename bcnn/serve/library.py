@@ -126,8 +126,15 @@ def _said(path: Path, classes: tuple[str, ...]) -> list[Said]:
     if not path.exists():
         return []
     check_regular(path, MOST_TEXT)
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("truth")]
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row.get("truth")]
+        return _said_of(rows, number)
+    except (csv.Error, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: expected the predictions of a run of bcnn train, got: {error!r}.") from None
+
+
+def _said_of(rows: list[dict[str, str]], number: dict[str, int]) -> list[Said]:
     return [
         Said(
             uncell(row["image"]),

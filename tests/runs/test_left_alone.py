@@ -1,5 +1,6 @@
 """What `export`, `explain` and `invert` write over, and what not; files that would hang whoever reads them."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -9,9 +10,10 @@ from PIL import Image
 
 from bcnn.data.csv import csv
 from bcnn.experiments.results import Results
-from bcnn.files import read_tensors, read_text
+from bcnn.files import read_tensors, read_text, write_tensors
 from bcnn.metrics import find_runs, read
 from bcnn.runs import config
+from bcnn.serve.library import _said
 from tests.command import run_command
 from tests.descriptors.images import picture_folder
 
@@ -110,3 +112,27 @@ def test_pipes_and_endless_files_are_refused(tmp_path):
     with pytest.raises(OSError, match="a pipe or a device"):
         Results(tmp_path / "results.jsonl")
     assert find_runs(tmp_path, "metrics.json") == [pipe]
+
+
+def test_a_dataset_that_is_no_text_is_not_looked_for(run, pictures):
+    tensors, about = read_tensors(run / "model.safetensors")
+    notes = json.loads(about["notes"]) | {"config": {"spec": ["a"]}}
+    write_tensors(run / "model.safetensors", tensors, {**about, "notes": json.dumps(notes)}, who="", remedy="")
+    done = run_command("explain", run, pictures / "test" / "class_0" / "0.png")
+    assert done.returncode == 0, done.stderr
+    assert "does not say which dataset it was trained on" in done.stderr
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"image,truth,class1\nx,nobody,class_0\n", b"\xff\xfeimage\n"])
+def test_predictions_that_are_none_are_refused_by_the_report(run, tmp_path, content):
+    (run / "predictions.csv").write_bytes(content)
+    refused = run_command("report", run, "--out", tmp_path / "r.html")
+    assert refused.returncode == 2
+    assert "predictions.csv: expected the predictions of a run of bcnn train" in refused.stderr
+
+
+@pytest.mark.parametrize("content", [b"image,truth,class1,probability1\nx,class_0,class_1,many\n", b"\xff\xfeimage\n"])
+def test_predictions_that_are_none_are_refused_by_the_server(run, content):
+    (run / "predictions.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=r"predictions.csv: expected the predictions of a run"):
+        _said(run / "predictions.csv", ("class_0", "class_1"))
