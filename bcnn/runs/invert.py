@@ -24,7 +24,7 @@ from ..progress import Progress, silent
 from .predict import Recognizer
 from .predictions import predictions_of
 
-DEFAULT_PRIOR = {"class": 30.0, "image": 0.3}
+DEFAULT_PRIOR = {"class": 1000.0, "image": 0.3}
 
 
 @dataclass(frozen=True)
