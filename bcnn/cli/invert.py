@@ -37,7 +37,7 @@ def invert(
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(min=0, help="How smooth the picture is.", show_default="30 for a class, 0.3 for a photograph"),
+        typer.Option(min=0, help="How smooth the picture is.", show_default="1000 for a class, 0.3 for a photograph"),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="The number of steps of L-BFGS.")] = 200,
     **options: Any,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..linalg import checks
 from ..linalg.autodiff import full_precision
 from ..linalg.operand import Decomposed, Factored
-from ..parts.shapes import Shape, Spd, expect
+from ..parts.shapes import Matrix, Shape, Spd, expect
 from .compose import matrix_function
 from .contract import SpectralFunction
 from .factored import factored_sqrt
@@ -89,7 +89,10 @@ class MatrixFunction(nn.Module):
 
     def shape(self, given: Shape) -> Shape:
         """The result is a matrix of the same size."""
-        return expect(f"matrix_{self.function.name}", Spd, given, "matrix functions follow bilinear pooling")
+        remedy = "matrix functions follow bilinear pooling"
+        if isinstance(given, Matrix):  # of two networks, or rows of words
+            remedy += ", and any other matrix has singular_power, a power of its singular values"
+        return expect(f"matrix_{self.function.name}", Spd, given, remedy)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())

@@ -26,7 +26,7 @@ from .predict import Recognizer
 from .predictions import predictions_of
 
 WRITTEN_BY = ("Software", "bcnn invert")  # in the file
-DEFAULT_PRIOR = {"class": 30.0, "image": 0.3}
+DEFAULT_PRIOR = {"class": 1000.0, "image": 0.3}
 
 
 @dataclass(frozen=True)

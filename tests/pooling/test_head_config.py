@@ -42,6 +42,7 @@ def test_a_head_from_its_configuration():
         ({"pooling": "max"}, "unknown pooling 'max'"),
         ({"normalise": "l2"}, "unknown option of .*: 'normalise'; did you mean 'normalize'"),
         ({"preset": "average", "normalize": "matrix_sqrt"}, "matrix functions follow bilinear pooling"),
+        ({"pooling": "fisher(num_words=4)", "channels": 8}, "any other matrix has singular_power"),
         ({"layout": "nchw"}, "unknown layout 'nchw'"),
         ({"eps": -1.0}, "expected `eps`"),
         ({"thin": "off"}, "expected `thin` to be True, False or None, got 'off'"),
