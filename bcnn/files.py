@@ -27,6 +27,7 @@ except ImportError:  # not a Unix: what is half-written is told by its age alone
 T = TypeVar("T")
 FULL = (errno.ENOSPC, errno.EDQUOT)  # what systems say of a disk without room
 DEAD_S = 3600  # where files cannot be locked, a temporary one that has not changed for so long belongs to nobody
+MOST_TEXT = 2**30  # bytes of a list, a table or JSON that is read
 TEMPORARY = ".bcnn-"  # how the names of half-written files begin
 DIGEST = "crc32"  # in the header of a file of tensors: a checksum of all else that it holds
 
@@ -137,6 +138,24 @@ def at_home(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def check_regular(path: Path, most: int | None = None) -> None:
+    """Refuse what would hang or fill the memory when it is read: pipes, devices, and files of more bytes than `most`.
+
+    Raises: OSError; FileNotFoundError if nothing is there.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(f"{path}: expected a file, got a folder, a pipe or a device.")
+    if most is not None and status.st_size > most:
+        raise OSError(f"{path}: expected a file of {amount(most)} at most, got one of {amount(status.st_size)}.")
+
+
+def read_text(path: Path, *, encoding: str = "utf-8", errors: str = "strict", most: int = MOST_TEXT) -> str:
+    """The text of a file, once it is clear that it is one and not too large."""
+    check_regular(path, most)
+    return path.read_text(encoding=encoding, errors=errors)
+
+
 def _to_disk(path: Path, flags: int) -> None:
     """Wait until the file, or the list of names that a folder is, would survive a loss of power."""
     handle = os.open(path, flags)
@@ -167,6 +186,7 @@ def read_tensors(
     """
     from safetensors import safe_open
 
+    check_regular(path)
     with safe_open(path, framework="pt") as file:
         about = file.metadata() or {}
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -198,6 +218,7 @@ def write_csv(path: Path, records: Sequence[dict[str, Any]]) -> None:
 
 def read_csv(path: Path) -> list[dict[str, str]]:
     """The records of `write_csv`, as text."""
+    check_regular(path, MOST_TEXT)
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from .files import read_text
+
 T = TypeVar("T")
 METRICS = "metrics.json"
 MODEL = "model.safetensors"
@@ -208,7 +210,7 @@ def find_runs(folder: Path, *patterns: str) -> list[Path]:
 
 def _is_evaluation(path: Path) -> bool:
     try:
-        content = json.loads(path.read_text()) if path.name == METRICS else None
+        content = json.loads(read_text(path)) if path.name == METRICS else None
     except (OSError, ValueError):
         return False  # who reads it as a run says what is wrong
     return isinstance(content, dict) and "split" in content and "preset" not in content
@@ -217,7 +219,7 @@ def _is_evaluation(path: Path) -> bool:
 def read(path: Path) -> RunMetrics:
     """Read the metrics.json of a finished run."""
     try:
-        return RunMetrics.from_json(json.loads(path.read_text()))
+        return RunMetrics.from_json(json.loads(read_text(path)))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: expected the metrics of a run of bcnn train, got: {error!r}.") from None
 

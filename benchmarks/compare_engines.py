@@ -17,7 +17,7 @@ from pathlib import Path
 from bcnn.bench.extract import smallest_cosine
 from bcnn.data.spec import load_dataset
 from bcnn.files import write_csv
-from bcnn.models.engines import ENGINES
+from bcnn.models.engines import usable
 from bcnn.runs.config import RunConfig
 from bcnn.runs.train import train
 
@@ -33,7 +33,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     spec = options.spec if options.per_class is None else few(options.spec, options.per_class, options.out / "few.csv")
     predictions = {}
-    for engine in ("torch", *(name for name in ENGINES if name != "torch")):
+    for engine in ("torch", *(name for name in usable() if name != "torch")):
         config = RunConfig(spec=spec, backbone=options.backbone, size=options.size, engine=engine)
         (run,), _ = train(config, options.out / engine)
         predictions[engine] = {p.name: p.top[0][0] for p in run.predictions}

@@ -26,7 +26,7 @@ WAIT_MS = 120_000  # of a busy machine
 
 def make_explanation(run: Path, texture: Path, out: Path) -> None:
     recognizer = open_run(run)
-    (done,) = explain(recognizer, [texture], texture.parent, neighbours=Neighbours(run, recognizer))
+    (done,) = explain(recognizer, [texture], texture.parent / "explained", neighbours=Neighbours(run, recognizer))
     Image.open(done.path).convert("P", palette=Image.Palette.ADAPTIVE).save(out, optimize=True)
 
 

@@ -96,10 +96,10 @@ def main() -> int:
     if odd:
         print(f"\nTo look at, since their licences are not among the usual free ones: {', '.join(odd)}.")
     found, unasked = vulnerabilities()
-    told = f"{len(found)} known vulnerabilities" if found or not unasked else "No known vulnerabilities were found"
-    print(f"\n{told}.", *found, sep="\n  ")
+    if asked := len(needed()) - 1 - len(unasked):
+        print(f"\n{len(found)} known vulnerabilities in {asked} packages.", *found, sep="\n  ")
     if unasked:
-        print(f"NOT ASKED FOR: {len(unasked)} packages, such as {unasked[0]}; pip-audit or its service is not there.")
+        print(f"\nNOT ASKED FOR: {len(unasked)} packages, such as {unasked[0]}; pip-audit or its service is not there.")
     return 1 if found else 0
 
 

@@ -46,6 +46,16 @@ def test_several_datasets_after_one_option(pictures, tmp_path):
     assert page.with_suffix(".tex").exists()
 
 
+def test_results_without_mirror_images_stand_beside_the_others(pictures, tmp_path):
+    command = ["reproduce", "table1_normalization", f"cub=folder:{pictures}", *SMALL, "--out", tmp_path]
+    for flips in ([], ["--no-flips"]):
+        result = run_command(*command, *flips)
+        assert result.returncode == 0, result.stderr
+    assert "30 images to describe" in result.stdout
+    assert len(Results(tmp_path / "results.jsonl").measurements) == 10
+    assert "32 px, weights none, without mirror images**" in (tmp_path / "report.md").read_text()
+
+
 def test_a_plan_alone_measures_nothing(pictures, tmp_path):
     out = tmp_path / "out"
     options = [*SMALL, "--epochs", "2", "--plan", "--no-finetune", "--out", out]

@@ -32,7 +32,7 @@ from ..descriptors.folder import Descriptors
 from ..files import write_csv
 from ..models.bcnn import BCNN
 from ..models.build import build_model
-from ..models.engines import ENGINES, using
+from ..models.engines import usable, using
 from ..models.views import to_batch
 from ..progress import Progress, silent
 from ..report.tables import Column, Layout
@@ -40,7 +40,7 @@ from .settings import Extract
 from .timing import time_rounds
 
 PRESET = "improved_bcnn"
-GOALS = {("vgg16", "winograd"): "at most 0.55", ("alexnet", "winograd"): "at most 0.80"}  # of torch's time
+GOALS = {"vgg16": "at most 0.55", "alexnet": "at most 0.80"}  # of torch's time
 
 
 def run(settings: Extract, progress: Progress = silent) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ def _files(dataset: Dataset, count: int, folder: Path) -> list[Sample]:
 
 def _speed(model: BCNN, dataset: Dataset, settings: Extract, folder: Path, progress: Progress) -> list[dict[str, Any]]:
     """Every engine, torch first: the network alone, and from files to descriptors."""
-    names = sorted(ENGINES, key=lambda name: name != "torch")
+    names = sorted(usable(), key=lambda name: name != "torch")
     options = {name: ExtractOptions(batch=settings.batch, engine=name) for name in names}
     inputs = _in_memory(model, dataset, options["torch"])
     trials: dict[str, list[Path]] = {name: [] for name in names}
@@ -102,7 +102,7 @@ def _speed(model: BCNN, dataset: Dataset, settings: Extract, folder: Path, progr
         about: dict[str, Any] = {}
         if i % 2:
             about = {"cosine": smallest_cosine(trials["torch"][0], trials[name][0])}
-            about["goal"] = GOALS.get((backbone, name), "") if not settings.quick else ""
+            about["goal"] = GOALS.get(backbone, "") if name != "torch" and not settings.quick else ""
         records.append(
             {
                 "group": group, "case": work, "engine": name,
@@ -140,7 +140,7 @@ def _memory(
     """The resident memory of the command itself, for more and more images."""
     group = f"memory of the command, {PRESET} after {backbone} at {settings.size} px"
     records = []
-    cases = [*product(ENGINES, settings.memory)]
+    cases = [*product(usable(), settings.memory)]
     for i, (engine, count) in enumerate(cases, start=1):
         table = folder / f"{count}.csv"
         write_csv(

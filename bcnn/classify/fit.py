@@ -109,7 +109,7 @@ def fit_classifier(
         )
     spent: dict[str, float] = {}
     chosen = CLASSIFIERS[kind]
-    if is_large(matrix, chosen, len(counted), bytes_kept(*matrix.shape)):
+    if is_large(matrix, chosen, len(counted), bytes_kept(*matrix.shape, len(present))):
         everywhere = torch.full_like(given, -1)
         everywhere[counted] = own
         with _timed(spent, "train"):
@@ -122,7 +122,7 @@ def fit_classifier(
         bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, large.bias)
         return _classifier(weight, bias, large.measured, present, large, (kind, C, rescale), spent)
     with _timed(spent, "gram"):
-        K = kernel_of(matrix, counted, progress)
+        K = kernel_of(matrix, counted, progress, len(present))
     with _timed(spent, "train"):
         solution = CLASSIFIERS[kind].solve(K, own, len(present), C=C, sample_weight=weights, progress=progress)
     beta, bias_of_present = RESCALES[rescale](K, own, solution.beta, solution.bias)

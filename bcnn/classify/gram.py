@@ -24,6 +24,7 @@ COPIES, COPIES_THIN = (
     4,
     4,
 )  # of the Gram matrix, or of the descriptors, that solvers and folds hold at a time, in float64
+COPIES_SCORES = 6  # of a number per row and class, in float64: multipliers, scores, and those of a fold
 _ROWS_READ = 128  # of a memory map, before its pages are given back
 _ROWS = 512  # rows of a tile of K: tiles below the diagonal are mirrored, not multiplied
 
@@ -138,14 +139,15 @@ def gram(matrix: DescriptorMatrix, progress: Progress = silent) -> Tensor:
     return K.triu_().add_(K.triu(1).mT)
 
 
-def kernel_of(matrix: DescriptorMatrix, rows: Tensor, progress: Progress = silent) -> Kernel:
+def kernel_of(matrix: DescriptorMatrix, rows: Tensor, progress: Progress = silent, num_classes: int = 0) -> Kernel:
     """The kernel of some rows: the Gram matrix, or the descriptors themselves where rows are many and columns few.
 
-    Raises: MemoryError, before anything is read, where neither fits into memory.
+    Raises: MemoryError, before anything is read, where neither fits into memory, or not with what solvers keep of so
+        many classes.
     """
     n, d = matrix.shape
     thin = len(rows) > THIN * (d + 1)
-    _check_memory(n, d, thin)
+    _check_memory(n, d, thin, num_classes)
     if not thin:
         K = gram(matrix, progress)
         return Formed(K if len(rows) == n else K[rows][:, rows])
@@ -156,17 +158,18 @@ def kernel_of(matrix: DescriptorMatrix, rows: Tensor, progress: Progress = silen
     return Thin(X)
 
 
-def bytes_kept(n: int, d: int) -> float:
-    """What solvers and folds hold at a time, of the Gram matrix or of the descriptors."""
-    return 8.0 * n * (COPIES_THIN * d if n > THIN * (d + 1) else COPIES * n)
+def bytes_kept(n: int, d: int, num_classes: int = 0) -> float:
+    """What solvers and folds hold at a time, of the Gram matrix or of the descriptors, and of scores."""
+    return 8.0 * n * ((COPIES_THIN * d if n > THIN * (d + 1) else COPIES * n) + COPIES_SCORES * num_classes)
 
 
-def _check_memory(n: int, d: int, thin: bool) -> None:
+def _check_memory(n: int, d: int, thin: bool, num_classes: int) -> None:
     free = available_memory()
-    need = bytes_kept(n, d)
+    need = bytes_kept(n, d, num_classes)
     if free is None or need <= free:
         return
     what = f"{n} rows of {d} numbers" if thin else f"the {n} x {n} products of {n} rows with each other"
+    what += f", and scores of {num_classes} classes" if num_classes else ""
     remedy = "fewer images" if thin else f"fewer images, --no-flips, or descriptors of fewer than {n // THIN} numbers"
     raise MemoryError(
         f"classifier: expected {need / 1e9:.1f} GB of free memory for {what}, got {free / 1e9:.1f} GB; take {remedy}"

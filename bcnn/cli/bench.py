@@ -46,6 +46,8 @@ def _run(name: str, settings: Settings, out: Path) -> None:
     from .. import machine
 
     benchmark, console = load(name), make_console()
+    if out.exists() and not out.is_dir():
+        raise FileExistsError(f"--out: expected a folder, got {out}, which is a file; choose another.")
     out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
     stem = out / f"{name}_{machine.slug()}"
     benchmark.LAYOUT.check_place(stem)

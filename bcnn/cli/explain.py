@@ -62,6 +62,8 @@ def explain(
             describe_again(run, recognizer, data, progress)
         neighbours = Neighbours(run, recognizer, data)
     place = out or (run if run.is_dir() else run.parent) / "explanations"
+    if out is None and place.is_symlink():
+        raise ValueError(f"explain: expected no link at {place}, got one, which leads elsewhere; say where by --out.")
     paths = find_images(names_from_stdin(images))
     console, num_broken = make_console(), 0
     with progress_bars(show=len(paths) > options["batch"]) as progress:

@@ -49,6 +49,7 @@ def invert(
     It begins with noise and changes it until the network is sure that it sees the class, or until the statistics of its
     features are those of the photograph. Another --seed gives another picture. It takes a minute or a few.
     """
+    from ..data.contract import shown
     from ..runs.invert import invert as work
     from ..runs.predict import open_run
 
@@ -62,7 +63,7 @@ def invert(
         )  # fmt: skip
     said, probability = done.said.top[0]
     make_console().print(
-        f"loss {done.first_loss:.4g} at the start, {done.loss:.4g} now. The network says {said}, with "
-        f"probability {100 * probability:.1f} %. Written: {done.path}",
+        f"loss {done.first_loss:.4g} at the start, {done.loss:.4g} now. The network says {shown(said)}, with "
+        f"probability {100 * probability:.1f} %. Written: {shown(str(done.path))}",
         markup=False, soft_wrap=True,
     )  # fmt: skip

@@ -40,7 +40,7 @@ RECIPE = replace(SESSION["recipe"], default=DEFAULT_RECIPE, show_default=None)
 EPOCHS = replace(TUNING["epochs"], default=None, show_default="the recipe's: 50, the paper's 100")
 SHARED = {
     own.name: replace(own, needs=None)  # artifacts decide whether there is fine-tuning
-    for own in (RUN["weights"], SIZE, RESCALE, RECIPE, EPOCHS, TUNING["freeze_until"])
+    for own in (RUN["weights"], RUN["flips"], SIZE, RESCALE, RECIPE, EPOCHS, TUNING["freeze_until"])
 }
 HOW = pick(RunConfig, "batch", "workers", "strict", "device", "engine")
 
@@ -66,6 +66,10 @@ class Own:
         "ours", choices=Names("experiments.records", "RIDGES"),
         help="The ridge: ours, or the paper's, 1e-6 of the largest eigenvalue, with its exact signed square root. "
         "absolute is its epsilon = 1 to the letter, for weights and pixels like the paper's.",
+    )  # fmt: skip
+    systems: tuple[str, ...] = option(
+        (), commas=True, show_default="all",
+        help="Rows of table4_prior_work by name, such as bcnn,cbp,monet, frozen and fine-tuned; separated by commas.",
     )  # fmt: skip
     finetune: bool = option(True, help="Fine-tune where an artifact wants it: hours to days without a GPU.")
     reuse: tuple[str, ...] = option(
@@ -139,14 +143,20 @@ def _subjects(shop: Workshop, options: dict[str, Any]) -> list[Subject]:
     import torch
 
     from ..data.contract import TRAIN
+    from ..errors import unknown_name
     from ..experiments.records import Subject
+    from ..experiments.table4_prior_work import NAMES
 
-    same = {name: options[name] for name in ("size", "ridge", "rescale", "recipe", "freeze_until")}
+    for name in options["systems"] or ():
+        if name not in NAMES:
+            raise unknown_name("--systems", "system", name, NAMES)
+    same = {name: options[name] for name in ("size", "flips", "ridge", "rescale", "recipe", "freeze_until")}
     same |= {
         "weights": Path(shop.weights or "none").name,
         "tuned_size": options["tuned_size"] or options["size"],
         "epochs": options["epochs"] or FinetuneConfig(**with_recipe(options["recipe"], {})).epochs,
         "seeds": tuple(dict.fromkeys(options["seeds"] or (0,))),
+        "systems": tuple(dict.fromkeys(options["systems"] or ())),
         "device": shop.options.device,
         "threads": torch.get_num_threads(),
         **({"dim": options["dim"]} if "dim" in options else {}),
@@ -242,7 +252,8 @@ def _print_plan(console: Console, plan: Plan) -> None:
     console.print(table)
     for step in plan.steps:
         if step.source is not None and step.num_images:
-            said = f"{step.num_images} images and their flips to {step.name}: about {_span(step.seconds)}"
+            views = "images and their flips" if step.source.flips else "images"
+            said = f"{step.num_images} {views} to {step.name}: about {_span(step.seconds)}"
             console.print(said, markup=False, soft_wrap=True)
     if plan.num_left_out:
         console.print(f"{plan.num_left_out} measurements need fine-tuning and are left out (--no-finetune).")

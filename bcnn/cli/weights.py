@@ -67,9 +67,11 @@ def import_weights(
     """Import weights from a file: MatConvNet, torchvision, or a checkpoint released by the paper's authors."""
     from ..models import authors, files
     from ..models.weights import cache, store
+    from ..runs.place import check_replaceable
 
     if name is None and file.is_file() and authors.is_checkpoint(file):
         target = _target(file) if out is None else out
+        check_replaceable(target, "weights import", lambda own: "imported_from" in files.read_notes(own))
         model = authors.import_checkpoint(file, sqrt_iters=sqrt_iters)
         assumed = authors.assumptions(model)
         files.save(model, target, notes={"imported_from": file.name, "assumed": assumed})

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ..files import MOST_TEXT, check_regular
 from . import mat
 from .contract import TEST, TRAIN, Box, Dataset, Sample, cut_by_boxes, shown
 from .lists import check_folder, find_root, inside, malformed
@@ -68,6 +69,7 @@ def _annotated(file: Path) -> Iterator[tuple[int, str, Any, Box | None]]:
         for number, row in _rows(file, _read(file, "annotations"), "fname", "class"):
             yield number, str(row["fname"]), row["class"], _box(row)
         return
+    check_regular(file, MOST_TEXT)
     with file.open(newline="", encoding="utf-8") as lines:
         for number, line in enumerate(csv.reader(lines), start=1):
             try:

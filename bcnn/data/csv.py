@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ..files import at_home
+from ..files import MOST_TEXT, at_home, check_regular
 from .contract import SPLITS, TRAIN, Dataset, Sample, shown
 from .folder import SEED, TEST_SHARE, split_classes
 from .lists import malformed
@@ -47,6 +47,7 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str | None]]:
     """Name, label and split of every line; no split if the table has none."""
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     seen: dict[str, int] = {}
+    check_regular(path, MOST_TEXT)
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         lines = table.reader(file, delimiter=delimiter)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
+from ..files import read_text
 from .contract import shown
 
 
@@ -36,7 +37,7 @@ def read_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers and lines without the blanks around them; blank lines are passed over."""
     try:
-        text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
+        text = read_text(path, encoding="utf-8-sig", errors="surrogateescape")
     except FileNotFoundError:
         raise FileNotFoundError(f"{shown(str(path))}: expected this file of the dataset, got nothing there.") from None
     for number, line in enumerate(text.split("\n"), start=1):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..files import MOST_TEXT, check_regular
 from .contract import shown
 
 LIMIT_S = 120.0  # for one file; half a gigabyte takes seconds
@@ -44,6 +45,7 @@ def read(path: Path, what: str, **options: Any) -> dict[str, Any]:
 
 def _problem(path: Path) -> str:
     """What happens to another process that reads it; empty if nothing does."""
+    check_regular(path, MOST_TEXT)
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CODE, str(path.absolute())], capture_output=True, timeout=LIMIT_S, check=False

@@ -25,9 +25,10 @@ from torch import Tensor, nn
 
 from ..data.contract import Dataset, Sample, shown
 from ..data.preprocess import Preprocessing
-from ..errors import DamagedFileWarning, unknown_name
+from ..errors import DamagedFileWarning
 from ..files import DamagedFileError, amount, existing, remove_dead
-from ..models.engines import DEFAULT_ENGINE, ENGINES
+from ..models.engines import DEFAULT_ENGINE
+from ..models.engines import check as check_engine
 from ..models.views import in_views
 from ..models.weights.cache import digest_of as digest_of_tensors
 from ..progress import Progress, silent
@@ -83,8 +84,7 @@ class ExtractOptions:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise ValueError(f"extract: expected precision of {', '.join(PRECISIONS)}, got {self.precision!r}.")
-        if self.engine not in ENGINES:
-            raise unknown_name("extract", "engine", self.engine, ENGINES)
+        check_engine("extract", self.engine)
         for name in ("batch", "chunk", "workers"):
             if getattr(self, name) < 1:
                 raise ValueError(f"extract: expected {name} >= 1, got {getattr(self, name)}.")

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..data.contract import SPLITS, Dataset, Sample, shown
-from ..files import DIGEST, from_json, read_tensors, write_tensors, written_whole
+from ..files import DIGEST, check_regular, from_json, read_tensors, read_text, write_tensors, written_whole
 
 FORMAT = "bcnn-descriptors"
 VERSION = 1
@@ -199,6 +199,7 @@ def _state_of(path: Path) -> tuple[Path, int, int, int]:
 def read_header(folder: Path, number: int) -> dict[str, Any] | None:
     """What a chunk says of itself, besides its tensors; None where there is no whole chunk."""
     try:
+        check_regular(chunk_path(folder, number))
         with safe_open(chunk_path(folder, number), framework="pt") as file:
             header = {key: json.loads(value) for key, value in (file.metadata() or {}).items() if key != DIGEST}
     except (OSError, SafetensorError, ValueError):
@@ -220,7 +221,7 @@ class Descriptors:
         self.folder = Path(folder)
         path = self.folder / ABOUT
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(read_text(path))
         except FileNotFoundError:
             old = ", but a features.json of an early version: describe the images again into a new folder"
             hint = old if (self.folder / "features.json").exists() else ""
@@ -291,6 +292,7 @@ class DescriptorRows:
     """Descriptors of a split: one row per view, an image's views side by side, as a `classify.gram.DescriptorMatrix`.
 
     Attributes:
+        split: whose images they are of.
         shape: rows and columns.
         rows: of each image, its number in the folder's list.
         labels: of each row.
@@ -298,6 +300,7 @@ class DescriptorRows:
     """
 
     def __init__(self, descriptors: Descriptors, split: str, names: Container[str] | None = None):
+        self.split = split
         self._parts: list[tuple[Any, list[int]]] = []  # open file, rows within it
         rows: list[int] = []
         for number in range(descriptors.num_chunks):
@@ -328,6 +331,11 @@ class DescriptorRows:
             result[at : at + len(kept)] = block if len(kept) == len(block) else block[kept]
             at += len(kept)
         return result.flatten(0, 1)
+
+    @property
+    def num_parts(self) -> int:
+        """How many files hold rows."""
+        return len(self._parts)
 
     def parts(self) -> Iterator[Tensor]:
         """All rows in order, the rows of a file at a time, shape (rows, d): for those that go through them once."""

@@ -7,6 +7,7 @@ from . import (
     table2_finetuning,
     table3_newton_iterations,
     table4_prior_work,
+    which_network,
 )
 from .contract import Experiment
 
@@ -16,5 +17,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     "table2_finetuning": table2_finetuning.EXPERIMENT,
     "table3_newton_iterations": table3_newton_iterations.EXPERIMENT,
     "table4_prior_work": table4_prior_work.EXPERIMENT,
+    "which_network": which_network.EXPERIMENT,
     "gradient_precision": gradient_precision.EXPERIMENT,
 }

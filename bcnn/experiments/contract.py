@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 from ..report.document import Picture, Table
 from .jobs import Job
-from .jobs.frozen import FrozenResult
-from .jobs.system import SystemResult
-from .records import Subject
+from .records import Subject, Tested
 from .results import Results
 from .run_folder import TunedResult
 
@@ -22,7 +20,7 @@ class Cell:
     """A row of an accuracy table: what it is called, what the paper prints, and which jobs measure it."""
 
     labels: tuple[str, ...]
-    jobs: tuple[Job[FrozenResult | SystemResult | TunedResult], ...]  # one per seed
+    jobs: tuple[Job[Tested | TunedResult], ...]  # one per seed
     paper: float | None = None  # percent
     value: Literal["accuracy", "before"] = "accuracy"  # of the jobs' results
     part: str = ""  # rows of one part stand in one table; its first row is what gains are counted from

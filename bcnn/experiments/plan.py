@@ -103,7 +103,7 @@ def _sources(jobs: Iterable[Job[Any]]) -> dict[Source, tuple[str, ...]]:
 
 def _describing(source: Source, poolings: tuple[str, ...], shop: Workshop, gauge: Gauge) -> Step:
     missing = source.num_missing(shop, poolings)
-    seconds = 2 * missing * gauge.view(source.network, source.size).seconds
+    seconds = source.num_views * missing * gauge.view(source.network, source.size).seconds
     return Step(f"describe images: {source.slug}", seconds, source=source, poolings=poolings, num_images=missing)
 
 

@@ -35,7 +35,9 @@ class Subject:
     ridge: str = "ours"  # of `RIDGES`; the others have the exact signed square root of the paper, too
     recipe: str = "ours"  # of fine-tuning, a name of `finetune.recipes.RECIPES`
     freeze_until: str | None = None  # layers that are not fine-tuned
+    flips: bool = later(True)  # whether mirror images count, in training and in tests, as in the paper
     boxes: bool = later(False)  # whether training images have boxes around what they show
+    systems: tuple[str, ...] = later(())  # rows of Table 4 that are wanted; none named: all
 
     def __post_init__(self) -> None:
         for name, choices in (("rescale", RESCALES), ("ridge", RIDGES), ("recipe", RECIPES)):
@@ -70,3 +72,18 @@ class Failed:
     """The result of a job that was tried and has no numbers, such as a training that diverged."""
 
     failed: str  # the reason
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Accuracy on the test images, and what was predicted."""
+
+    accuracy: float
+    top5_accuracy: float | None
+    mean_class_accuracy: float
+    num_test: int
+    num_train: int
+    num_broken: int  # images that could not be read
+    truth: tuple[int, ...]  # true classes of the test images
+    predicted: tuple[int, ...]
+    descriptor_length: int

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..classify.accuracy import accuracy_of
 from ..data.contract import shown
-from ..files import written_whole
+from ..files import read_text, written_whole
 from ..metrics import METRICS, Epoch, RunMetrics, find_runs, read
 from ..report.classes import confusion_figure
 from ..report.curves import curves_figure
@@ -24,7 +24,7 @@ from ..report.tables import interval, percent
 from . import EXPERIMENTS
 from .jobs.frozen import Frozen, FrozenResult
 from .jobs.tuned import Tuned, ridge_in
-from .records import Subject
+from .records import Subject, Tested
 from .results import FILE, Results, job_to_plain
 from .run_folder import TunedResult, answers
 from .table1_normalization import job as row
@@ -55,7 +55,7 @@ def write_report(folders: Sequence[Path], page: Path) -> list[Path]:
 
 def _check_ours(path: Path) -> None:
     """A report is made again and again; nobody's own README.md is to be lost that way."""
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    text = read_text(path, errors="replace") if path.exists() else ""
     first = text.partition("\n")[0].lstrip("#% ")
     if text and first not in TITLES and not any(f"<title>{title}</title>" in text for title in TITLES):
         raise FileExistsError(f"--out: expected {path} to be new or an earlier report, got another file; rename one.")
@@ -88,6 +88,12 @@ def _gather(folders: Sequence[Path]) -> tuple[Results, list[Path]]:
                 f"report: expected folders with {FILE} or metrics.json, got {folder}; "
                 "finish what began it, or give another folder."
             )
+    for subject in together.subjects:
+        if (subject.dataset, subject.images) not in together.datasets:
+            raise ValueError(
+                f"report: expected a line on every dataset in {FILE}, got none on {shown(subject.dataset)!r}; the file "
+                "is damaged."
+            )
     return together, runs
 
 
@@ -97,7 +103,7 @@ def _datasets(results: Results) -> str:
         for own in results.datasets.values()
     ]
     found = (own.result for own in results.measurements.values())
-    broken = max((own.num_broken for own in found if isinstance(own, FrozenResult | TunedResult)), default=0)
+    broken = max((own.num_broken for own in found if isinstance(own, Tested | TunedResult)), default=0)
     left_out = f" Images that could not be read and were left out: up to {broken} of a dataset." if broken else ""
     return f"Datasets: {'; '.join(said)}.{left_out}"
 
@@ -125,7 +131,7 @@ def _curves(results: Results) -> Iterable[Section]:
             subject = Subject(
                 job.dataset, job.images, job.network, job.weights, job.parameters, tuned_size=job.size,
                 epochs=job.epochs, recipe=job.recipe, freeze_until=options["finetune"]["freeze_until"],
-                rescale=options["rescale"], ridge=ridge_in(options),
+                rescale=options["rescale"], ridge=ridge_in(options), flips=options.get("flips", True),
             )  # fmt: skip
             groups[subject][job.scheme].append(own.result.history)
     blocks = []
@@ -240,7 +246,7 @@ def _run(folder: Path, number: int) -> Section:
         note, alt = "A row a true class; each row adds up to 1.", f"Confusion matrix of {len(classes)} classes."
         blocks.append(picture_of(figure, title="Confusion", note=note, alt=alt))
     config = folder / "config.yaml"
-    text = config.read_text() if config.exists() else json.dumps(run.config)
+    text = read_text(config) if config.exists() else json.dumps(run.config)
     blocks.append(Details("Configuration and versions", f"{text}\n{json.dumps(run.versions, indent=1)}"))
     title = f"{run.dataset}: {run.preset}, {run.backbone} at {run.image_size} px"
     return Section(title, f"run{number}", (f"Run folder: {folder.name}.",), tuple(blocks))

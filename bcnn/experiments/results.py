@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from ..files import MOST_TEXT, check_regular
 from .jobs import JOBS, Job
 from .plain import from_plain, to_plain
 from .records import DatasetInfo, Failed, Outcome, Subject
@@ -133,9 +134,13 @@ def _measurement(content: dict[str, Any]) -> Measurement[Any]:
 
 def _whole_bytes(path: Path) -> int:
     """The length of the file up to the end of its last complete line."""
+    check_regular(path, MOST_TEXT)
     return path.read_bytes().rfind(b"\n") + 1
 
 
 def _lines(path: Path | None) -> list[bytes]:
     """The lines, without what a killed process left unfinished at the end."""
-    return path.read_bytes()[: _whole_bytes(path)].splitlines() if path is not None and path.exists() else []
+    if path is None or not path.exists():
+        return []
+    whole = _whole_bytes(path)
+    return path.read_bytes()[:whole].splitlines()

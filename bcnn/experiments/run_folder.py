@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.contract import cell
+from ..files import MOST_TEXT, check_regular
 from ..metrics import Epoch, RunMetrics
 
 
@@ -50,6 +51,7 @@ def answers(folder: Path, classes: Iterable[str]) -> tuple[tuple[int, ...], tupl
     path = folder / "predictions.csv"
     if not numbers or not path.exists():
         return (), ()
+    check_regular(path, MOST_TEXT)
     with path.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     return tuple(numbers[line["truth"]] for line in lines), tuple(numbers[line["class1"]] for line in lines)

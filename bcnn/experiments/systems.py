@@ -1,6 +1,7 @@
 """The systems of Table 4, and some after it, each in the words of `bcnn train`; docs/systems_*.md tell of them.
 
-A row is a preset with options of `bcnn.Head`; where that is not all, a scorer, a front or a second network.
+A row is a preset with options of `bcnn.Head`; where that is not all, a scorer, a front or a second network. Names have
+no commas: `bcnn reproduce --systems` takes several.
 """
 
 from __future__ import annotations
@@ -55,32 +56,35 @@ SYSTEMS: dict[str, Row] = {
     "bcnn": Row("bcnn", printed="B-CNN"),
     "improved_bcnn": Row("improved_bcnn", printed="Improved B-CNN"),
     "o2p": Row("o2p"),
-    "o2p, power 0.75": Row("o2p", {"normalize": ("matrix_log", "signed_power(0.75)", "l2")}),
+    "o2p (power 0.75)": Row("o2p", {"normalize": ("matrix_log", "signed_power(0.75)", "l2")}),
     "cbp": Row("cbp", printed="CBP"),
-    "cbp, Random Maclaurin": Row("cbp", {"normalize": ("random_maclaurin", *_ROOT_L2)}),
+    "cbp (Random Maclaurin)": Row("cbp", {"normalize": ("random_maclaurin", *_ROOT_L2)}),
     "cbp_sqrt": Row("cbp_sqrt"),
     "lrbp": Row("bcnn", {"normalize": ()}, "LRBP", scorer="lrbp"),
-    "lrbp, square root": Row("improved_bcnn", {"normalize": ("matrix_sqrt", "l2")}, scorer="lrbp"),
+    "lrbp (square root)": Row("improved_bcnn", {"normalize": ("matrix_sqrt", "l2")}, scorer="lrbp"),
     "kernel": Row("kernel", printed="KP"),
-    "bcnn, boosted": Row("bcnn", printed="BoostCNN", rounds=50),
+    "bcnn (boosted)": Row("bcnn", printed="BoostCNN", rounds=50),
     "two networks": Row("bcnn", {"pooling": "asymmetric"}, two=True),
-    "two networks, singular_power": Row(
+    "two networks (singular_power)": Row(
         "bcnn", {"pooling": "asymmetric", "normalize": ("singular_power", *_ROOT_L2)}, two=True
     ),
     "foreground": Row("bcnn", printed="Krause et al.", front="foreground", boxes=True),
     "pd_swfv": Row("bcnn", {"pooling": "pd_swfv"}, "PD+SWFV-CNN"),
-    "pd_swfv, parts": Row("bcnn", {"pooling": "pd_swfv(parts=True)"}, "PD+FC+SWFV-CNN"),
+    "pd_swfv (parts)": Row("bcnn", {"pooling": "pd_swfv(parts=True)"}, "PD+FC+SWFV-CNN"),
     "fisher": Row("bcnn", {"pooling": "fisher"}),
     "vlad": Row("bcnn", {"pooling": "vlad"}),
     "netvlad": Row("bcnn", {"pooling": "netvlad", "normalize": ("l2",)}),
     "democratic": Row("bcnn", {"pooling": "democratic(eps=0)"}),
-    "democratic, square root": Row("improved_bcnn", {"pooling": "democratic"}),
+    "democratic (square root)": Row("improved_bcnn", {"pooling": "democratic"}),
+    "democratic (sketched)": Row("cbp", {"pooling": "democratic(eps=0)"}),
     "mpn_cov": Row("mpn_cov"),
     "isqrt_cov": Row("isqrt_cov"),
     "g2denet": Row("g2denet"),
     "monet": Row("monet"),
     "dropcov": Row("dropcov"),
     "cross_covariance": Row("average", {"pooling": "cross_covariance(start=pca, root=all)", "normalize": ("l2",)}),
+    "Pow-EMLR": Row("bcnn", {"pooling": "bilinear", "normalize": ("matrix_power(0.5)",)}),
+    "ScalePow-EMLR": Row("bcnn", {"pooling": "bilinear", "normalize": ("tangent_power(shift=False)",)}),
     "Pow-TMLR": Row("bcnn", {"pooling": "bilinear", "normalize": ("tangent_power",)}),
     "Cho-TMLR": Row("bcnn", {"pooling": "bilinear", "normalize": ("cholesky_log",)}),
 }

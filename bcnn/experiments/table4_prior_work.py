@@ -27,7 +27,7 @@ from .jobs.system import SystemResult
 from .jobs.tuned import tuned
 from .records import Subject
 from .results import Results
-from .systems import rows_of
+from .systems import SYSTEMS, rows_of
 from .tables import (
     NONE,
     NOT_RUN,
@@ -46,7 +46,7 @@ FROZEN, TUNED_STATE = "frozen", "fine-tuned"
 TUNED = {
     "bcnn": "bcnn",
     "improved_bcnn": "lyapunov",
-    "improved_bcnn, unrolled": "unrolled",
+    "improved_bcnn (unrolled)": "unrolled",
     "o2p": "log",
     "matrix power 0.3": "power",
     "cbp": "cbp",
@@ -57,11 +57,14 @@ TUNED = {
     "isqrt_cov": "isqrt_cov",
     "democratic": "democratic",
 }
+NAMES = tuple(dict.fromkeys((*SYSTEMS, *TUNED)))  # what `bcnn reproduce --systems` takes
 NOTE = (
     "Gain: over the plain B-CNN with the same network, on the same images: paired bootstrap and McNemar's test. "
     "Width: numbers per view of an image. Weights: thousands of parameters after the network, classifier included. "
-    "Milliseconds per view on the machine of the measurement, pooling and normalizations alone and with the network."
+    "Milliseconds per view on the machine of the measurement, pooling and normalizations alone and with the network. "
+    "Memory: the most that tensors besides the weights hold at once for one view, in MB, likewise."
 )
+COSTS = ("width", "weights, 1000", "head, ms", "in all, ms", "head, MB", "in all, MB")
 
 
 def preset(subject: Subject, head: HeadConfig) -> Frozen:
@@ -71,7 +74,12 @@ def preset(subject: Subject, head: HeadConfig) -> Frozen:
 
 
 def cells(subject: Subject) -> list[Cell]:
-    """Frozen systems, then fine-tuned ones; with the paper's ridge, the presets of Table 1 alone."""
+    """Frozen systems, then fine-tuned ones, as far as they are wanted."""
+    return [cell for cell in every_cell(subject) if not subject.systems or cell.labels[0] in subject.systems]
+
+
+def every_cell(subject: Subject) -> list[Cell]:
+    """All that there are; with the paper's ridge, the frozen ones are the presets of Table 1 alone."""
     if subject.ridge == "ours":
         before = [Cell((name, FROZEN), (row.job(subject),)) for name, row in rows_of(subject).items()]
     else:
@@ -90,7 +98,8 @@ def _found(results: Results, subject: Subject, cell: Cell) -> Cell:
 def _rows(results: Results, subject: Subject) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     own = [_found(results, subject, cell) for cell in cells(subject)]
-    base = {cell.labels[1]: measured(results, cell) for cell in own if cell.labels[0] == "bcnn"}
+    plain = [_found(results, subject, cell) for cell in every_cell(subject) if cell.labels[0] == "bcnn"]
+    base = {cell.labels[1]: measured(results, cell) for cell in plain}
     network = paper.network_title(subject.network)
     network += "" if subject.weights == "default" else f", weights {subject.weights}"
     for cell in own:
@@ -107,14 +116,15 @@ def _rows(results: Results, subject: Subject) -> list[tuple[str, ...]]:
 
 
 def _costs(results: Results, cell: Cell) -> tuple[str, ...]:
-    """Width, weights, time of the head and of all, of one view."""
+    """Width, weights, time and memory of the head and of all, of one view."""
     own: Any = next((found for job in cell.jobs if (found := results.get(job)) is not None), None)
     if own is None:
-        return "", "", "", ""
+        return ("",) * len(COSTS)
     if not isinstance(own, SystemResult):
-        return f"{own.descriptor_length}", "", "", ""
-    weights = f"{own.num_parameters / 1000:.0f}"
-    return f"{own.descriptor_length}", weights, f"{own.head_ms:.1f}", f"{own.network_ms + own.head_ms:.0f}"
+        return (f"{own.descriptor_length}", *[""] * (len(COSTS) - 1))
+    memory = ("" if value is None else f"{value:.1f}" for value in (own.head_mb, own.image_mb))
+    times = (f"{own.head_ms:.1f}", f"{own.network_ms + own.head_ms:.0f}")
+    return f"{own.descriptor_length}", f"{own.num_parameters / 1000:.0f}", *times, *memory
 
 
 def blocks(results: Results, subjects: Sequence[Subject]) -> list[Block]:
@@ -142,8 +152,7 @@ def _table(results: Results, subjects: Sequence[Subject]) -> Table:
     kept = [row for row in rows if row[4] != NOT_RUN or not _is_run_elsewhere(row, rows)]
     title = title_of(results, subjects[0], subjects[0].size).partition(";")[0]
     gains = ("gain", "95 % interval", "p")
-    costs = ("width", "weights, 1000", "head, ms", "in all, ms")
-    header = ("method", "network is", "network", "px", "ours", "95 % interval", *gains, *costs)
+    header = ("method", "network is", "network", "px", "ours", "95 % interval", *gains, *COSTS)
     faint = frozenset((i, 4) for i, row in enumerate(kept) if row[4] == NOT_RUN)
     why = reasons(results, [cell for subject in subjects for cell in cells(subject)])
     return Table(f"Ours: {title}", header, tuple(kept), num_labels=3, faint=faint, note=f"{NOTE} {why}".strip())

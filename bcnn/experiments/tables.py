@@ -110,7 +110,8 @@ def protocol_of(subject: Subject) -> str:
     """What of the paper's own is taken instead of ours."""
     whose = {"ours": "", "paper": ", the paper's ridge", "absolute": ", a ridge of 1"}[subject.ridge]
     said = f"{whose} and signed square root" if whose else ""
-    return said + (f", SVMs rescaled by {subject.rescale}" if subject.rescale != "none" else "")
+    said += f", SVMs rescaled by {subject.rescale}" if subject.rescale != "none" else ""
+    return said if subject.flips else f"{said}, without mirror images"
 
 
 def recipe_of(subject: Subject) -> str:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConvergenceError, NotFiniteError, NotPositiveDefiniteError
+from .operand import Factored
 
 # Asymmetry, relative to the largest entry, that is taken for rounding (or a finite difference) and averaged away.
 MAX_ASYMMETRY = 1e-4
@@ -29,6 +30,27 @@ def check_square(who: str, A: Tensor) -> None:
         raise TypeError(f"{who}: expected a real floating-point `A`, got {A.dtype}; convert with A.float().")
     if A.layout != torch.strided:
         raise TypeError(f"{who}: expected a dense `A`, got {A.layout}; convert with A.to_dense().")
+
+
+def check_factored(who: str, A: Factored) -> Factored:
+    """Return the operand in float32 at least, its ridge, which may be a number, one per matrix; else raise."""
+    X, ridge = A.X, A.ridge
+    if not isinstance(X, Tensor) or X.ndim < 2 or X.shape[-2] == 0 or not X.is_floating_point():
+        got = f"{X.dtype} {tuple(X.shape)}" if isinstance(X, Tensor) else type(X).__name__
+        raise ValueError(
+            f"{who}: expected `X` of a Factored matrix to be a floating-point tensor (..., d, n), got {got}."
+        )
+    if ridge is not None and (not isinstance(ridge, Tensor) or ridge.shape != X.shape[:-2]):
+        try:
+            ridge = torch.as_tensor(ridge, dtype=torch.promote_types(X.dtype, torch.float32), device=X.device)
+            ridge = ridge.expand(X.shape[:-2])
+        except (TypeError, ValueError, RuntimeError):
+            got = f"shape {tuple(ridge.shape)}" if isinstance(ridge, Tensor) else repr(ridge)
+            raise ValueError(
+                f"{who}: expected the ridge of a Factored matrix to be None, a number, or one number per matrix, shape "
+                f"{tuple(X.shape[:-2])}, got {got}."
+            ) from None
+    return A._replace(X=X.to(torch.promote_types(X.dtype, torch.float32)), ridge=ridge)
 
 
 def check_finite(who: str, A: Tensor) -> None:

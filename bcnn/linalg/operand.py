@@ -5,7 +5,8 @@ Everything else calls `formed`.
 
 Paper: Eq. (1).
 
-Legend: X features in columns (..., d, n), divided by sqrt(n); A = X X^T + ridge I.
+Legend: X features in columns (..., d, n), divided by sqrt(n); A = X X^T + ridge I; U, sigma eigenvectors and
+eigenvalues of A.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from .autodiff import full_precision
 from .products import add_to_diagonal, symmetric_product
+from .spectrum import compose
 
 
 class Factored(NamedTuple):
@@ -27,12 +29,25 @@ class Factored(NamedTuple):
     least: float | None = None  # a bound of the least eigenvalue of A over its Frobenius norm, if one is known
 
     def form(self) -> Tensor:
-        """A, shape (..., d, d)."""
-        with full_precision(self.X):
-            A = symmetric_product(self.X, self.X.mT)
+        """A, shape (..., d, d), in float32 at least: rounding to half precision would drown its small eigenvalues."""
+        X = self.X.to(torch.promote_types(self.X.dtype, torch.float32))
+        with full_precision(X):
+            A = symmetric_product(X, X.mT)
             if self.ridge is not None:
                 A = add_to_diagonal(A, self.ridge[..., None])
         return A
+
+
+class Decomposed(NamedTuple):
+    """The matrix A = U diag(sigma) U^T, kept as its eigenvectors and eigenvalues: for results without a gradient."""
+
+    U: Tensor  # (..., d, d)
+    sigma: Tensor  # (..., d), in the precision it was computed in
+
+    def form(self) -> Tensor:
+        """A, shape (..., d, d)."""
+        with full_precision(self.U):
+            return compose(self.U, self.sigma)
 
 
 class Operand(Protocol):

@@ -21,7 +21,7 @@ def norm(A: Tensor) -> Tensor:
         size = _nonzero(A.detach().abs().amax((-2, -1), keepdim=True))
         squares = (A / size).square().sum((-2, -1), keepdim=True)
         return torch.where(squares > 0, _nonzero(squares).sqrt(), torch.zeros_like(squares)) * size
-    if A.dtype == torch.float32:  # its squares and their sum fit into float64
+    if A.dtype == torch.float32 and A.device.type != "mps":  # its squares and their sum fit into float64
         total: Tensor = torch.linalg.vector_norm(A, dim=(-2, -1), keepdim=True, dtype=torch.float64)
         return total.to(A.dtype)
     size = _nonzero(A.detach().abs().amax((-2, -1), keepdim=True))

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ..errors import NotPositiveDefiniteError, SecondDerivativeError
+from ..errors import NotFiniteError, NotPositiveDefiniteError, SecondDerivativeError
 from ..linalg import autodiff, checks, spectrum
 from ..linalg.autodiff import BatchedFunction, apply, full_precision, is_transformed, to_front
 from ..linalg.operand import Factored
@@ -54,10 +54,12 @@ def matrix_function(
 ) -> Tensor | tuple[Tensor, MatrixFunctionInfo]:
     """f(A) by the named methods; see `sqrtm` for the arguments."""
     flag_or_none(function.wrapper, "thin", thin)
+    given = A.X if isinstance(A, Factored) else A
     if isinstance(A, Factored):
+        A = checks.check_factored(function.wrapper, A)
         left_open = is_open(forward, backward, options)
         if left_open and is_thin(A, thin) and not return_info:
-            return _through_gram(function, A.X, A.ridge, p, check)
+            return _through_gram(function, A.X, A.ridge, p, check).to(given.dtype)
         if left_open:
             options |= methods_for(function.name, A.X.device.type, A.X.shape[-2], A.least)
         A = A.form()
@@ -73,13 +75,13 @@ def matrix_function(
             autodiff.check_values(partial(_check_input, plan, tolerance), A, S)
         exponent = None
         if function.dg_dp is not None:
-            exponent = _exponent(function.wrapper, S, p)
+            exponent = _exponent(function.wrapper, S, p, check)
             batch = common_batch(S.shape[:-2], exponent.shape)
             S, exponent = S.expand(*batch, *S.shape[-2:]), exponent.expand(batch)
         Z, steps = _run(plan, S, exponent)
         if check and not plan.method.basis:  # a decomposition looks at its own result
             autodiff.check_values(partial(checks.check_result, function.wrapper, False), Z)
-        Z_out = Z.to(A.dtype)
+        Z_out = Z.to(given.dtype)
         if not return_info:
             return Z_out
         with torch.no_grad():
@@ -90,10 +92,14 @@ def matrix_function(
 def _through_gram(function: SpectralFunction, X: Tensor, ridge: Any, p: Any, check: bool | None) -> Tensor:
     """The thin path, with the checks that a matrix which is formed would meet."""
     if function.dg_dp is not None:
-        p = _exponent(function.wrapper, X, p)
+        p = _exponent(function.wrapper, X, p, check)
     if autodiff.should_check(check, X):
+        autodiff.check_values(partial(checks.check_finite, function.wrapper), X)
         autodiff.check_values(partial(_check_ridge, function.wrapper), ridge[..., None, None])
-    return thin_matrix_function(function, X, ridge, p)
+    Z = thin_matrix_function(function, X, ridge, p)
+    if autodiff.should_check(check, X):
+        autodiff.check_values(partial(checks.check_result, function.wrapper, True), Z)
+    return Z
 
 
 def _check_ridge(who: str, ridge: Tensor) -> None:
@@ -103,13 +109,15 @@ def _check_ridge(who: str, ridge: Tensor) -> None:
         )
 
 
-def _exponent(who: str, S: Tensor, p: Any) -> Tensor:
+def _exponent(who: str, S: Tensor, p: Any, check: bool | None) -> Tensor:
     """P as a tensor, in the precision that spectra have, that broadcasts with the leading dimensions of A."""
     if not isinstance(p, Tensor | float | int) or (isinstance(p, Tensor) and not p.is_floating_point()):
         raise TypeError(f"{who}: expected `p` to be a number or a floating-point tensor, got {p!r}.")
     if not isinstance(p, Tensor) and not math.isfinite(p):
         raise ValueError(f"{who}: expected a finite `p`, got {p!r}.")
     exponent: Tensor = torch.as_tensor(p, dtype=spectrum.widest(S), device=S.device)
+    if isinstance(p, Tensor) and autodiff.should_check(check, S):  # 1 to the power NaN is 1
+        autodiff.check_values(partial(_check_exponent, who), exponent[..., None, None])
     try:
         common_batch(S.shape[:-2], exponent.shape)
     except RuntimeError:
@@ -118,6 +126,14 @@ def _exponent(who: str, S: Tensor, p: Any) -> Tensor:
             f"got shape {tuple(exponent.shape)}."
         ) from None
     return exponent
+
+
+def _check_exponent(who: str, p: Tensor) -> None:
+    bad = ~p.isfinite()
+    if bad.any():
+        raise NotFiniteError(
+            f"{who}: expected a finite `p`, got {float(p[bad][0])}; a learned exponent has diverged: lower its rate."
+        )
 
 
 def _run(plan: Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None]:

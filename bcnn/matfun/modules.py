@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ..linalg.operand import Factored
+from ..linalg import checks
+from ..linalg.autodiff import full_precision
+from ..linalg.operand import Decomposed, Factored
 from ..parts.shapes import Shape, Spd, expect
 from .compose import matrix_function
 from .contract import SpectralFunction
 from .factored import factored_sqrt
+from .forward.eigen import spectral
 from .functions import FUNCTIONS
 from .options import OPTIONS, flag_or_none
 from .plan import is_open, make_plan
@@ -61,11 +65,27 @@ class MatrixFunction(nn.Module):
         if thin is not None:
             self.options["thin"] = thin
 
-    def forward(self, A: Tensor | Factored) -> Tensor:
+    def forward(self, A: Tensor | Factored | Decomposed) -> Tensor:
         """Z = f(A), shape (..., d, d), of A or of what it is made from."""
+        if isinstance(A, Decomposed):
+            return self._of_spectrum(A)
         Z = matrix_function(self.function, A, self.p, **self.options)
         assert isinstance(Z, Tensor)
         return Z
+
+    @property
+    def left_open(self) -> bool:
+        """Whether no method is asked for by name, so that whatever is known of A may be used."""
+        methods = {name: value for name, value in self.options.items() if name not in ("check", "thin")}
+        return is_open(methods.pop("forward"), methods.pop("backward"), methods)
+
+    def _of_spectrum(self, A: Decomposed) -> Tensor:
+        """U g(sigma) U^T; domain and result are checked as after a decomposition of A."""
+        p = None if self.p is None else torch.as_tensor(self.p, dtype=torch.float64).expand(A.sigma.shape[:-1])
+        tolerance = checks.spectrum_tolerance(A.U.shape[-1], A.U.dtype)
+        function = replace(self.function.at(p), unit=torch.finfo(A.U.dtype).eps)
+        with full_precision(A.U):
+            return spectral(A.U, function, lambda _: (A.sigma, A.U), precision="fast", tolerance=tolerance).Z
 
     def shape(self, given: Shape) -> Shape:
         """The result is a matrix of the same size."""
@@ -87,9 +107,7 @@ class MatrixSqrt(MatrixFunction):
 
     def on_factored(self, A: Factored) -> Tensor | Factored:
         """The same, not formed where the thin path is taken and no method is named."""
-        methods = {name: value for name, value in self.options.items() if name not in ("check", "thin")}
-        left_open = is_open(methods.pop("forward"), methods.pop("backward"), methods)
-        return factored_sqrt(A) if left_open and is_thin(A, self.thin) else self(A)
+        return factored_sqrt(A) if self.left_open and is_thin(A, self.thin) else self(A)
 
 
 class MatrixLog(MatrixFunction):

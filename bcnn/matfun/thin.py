@@ -154,7 +154,8 @@ class _ThinDerivative(BatchedFunction):
         QY = (grad_Z @ Y + grad_Z.mT @ Y) / 2  # cheaper than the transpose of a large matrix
         T = Y.mT @ QY
         D = _second_differences(f, s, small)
-        inner = QY * small.h.to(Y.dtype)[..., None, :] + Y @ (D.to(Y.dtype) * T)
+        # D and h go with powers of s, which float32 may not hold where it holds their products.
+        inner = (QY * small.h[..., None, :]).to(Y.dtype) + Y @ (D * T).to(Y.dtype)
         grad_X = 2 * inner @ V.mT
         trace_Q = grad_Z.diagonal(dim1=-2, dim2=-1).sum(-1).to(s.dtype)
         T_ii = T.diagonal(dim1=-2, dim2=-1).to(s.dtype)

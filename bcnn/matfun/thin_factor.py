@@ -29,7 +29,6 @@ from ..linalg.autodiff import apply, full_precision, is_transformed
 from ..linalg.operand import Factored
 from .contract import SpectralFunction
 from .modules import MatrixFunction
-from .plan import is_open
 from .thin import _LEAST_SHARE, _second_differences, _spectrum, is_thin
 
 
@@ -51,9 +50,7 @@ def columns_of(A: Tensor | Factored | Applied) -> Tensor | None:
         return A.X
     if not isinstance(A, Applied) or not isinstance(A.A, Factored) or is_transformed():
         return None
-    options = {name: value for name, value in A.function.options.items() if name not in ("check", "thin")}
-    left_open = is_open(options.pop("forward"), options.pop("backward"), options)
-    return A.A.X if left_open and is_thin(A.A, A.function.thin) else None
+    return A.A.X if A.function.left_open and is_thin(A.A, A.function.thin) else None
 
 
 def factors_of(A: Factored | Applied) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
-from ..linalg.operand import Factored
+from ..linalg.operand import Decomposed, Factored
 from ..parts.shapes import Shape, Spd, expect_maps
 from .contract import Pooling
 from .features import as_columns, check_eps, ridge_of
@@ -112,6 +113,11 @@ class BilinearPool(Pooling):
         A = pooled.clone()
         A.diagonal(dim1=-2, dim2=-1).add_(ridge[:, None])
         return A
+
+    def complete_decomposed(self, pooled: Decomposed) -> Decomposed:
+        """The same for a stored X X^T that is decomposed: a ridge moves eigenvalues and leaves eigenvectors alone."""
+        ridge = ridge_of(torch.diag_embed(pooled.sigma), eps=self.eps, eps_scale=self.eps_scale)
+        return pooled if ridge is None else pooled._replace(sigma=pooled.sigma + ridge[:, None])
 
     def extra_repr(self) -> str:
         return f"eps={self.eps:g}, eps_scale={self.eps_scale!r}"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import unknown_name
 from ..linalg.autodiff import full_precision
-from ..linalg.operand import Factored, formed
+from ..linalg.operand import Decomposed, Factored, formed
 from ..matfun.modules import MatrixFunction
 from ..matfun.thin_factor import Applied
 from ..parts.registry import Registry
@@ -137,12 +137,13 @@ class Head(nn.Module):
 
     def matrix(self, *features: Tensor, mask: Tensor | None = None) -> Tensor | Factored:
         """The matrix after all normalizations, not formed as long as they work on its factor (`on_factored`)."""
-        pooled = self.pool(*features, mask=mask)
-        for module in self.normalizations:
-            if isinstance(pooled, Factored) and hasattr(module, "on_factored"):
-                pooled = module.on_factored(pooled)  # type: ignore[operator]
-            else:
-                pooled = module(pooled) if module.takes == "spd" else _globally(module, formed(pooled))
+        with full_precision(features[0]):
+            pooled = self.pool(*features, mask=mask)
+            for module in self.normalizations:
+                if isinstance(pooled, Factored) and hasattr(module, "on_factored"):
+                    pooled = module.on_factored(pooled)  # type: ignore[operator]
+                else:
+                    pooled = module(pooled) if module.takes == "spd" else _globally(module, formed(pooled))
         return pooled
 
     def normalize_matrix(self, matrix: Tensor) -> Tensor:
@@ -156,6 +157,11 @@ class Head(nn.Module):
             raise ValueError(f"head: expected pooled features of shape {expected}, got {tuple(matrix.shape)}.")
         with full_precision(matrix):
             return self._normalize(matrix.to(torch.promote_types(matrix.dtype, torch.float32)))
+
+    def normalize_decomposed(self, matrix: Decomposed) -> Tensor:
+        """The same of matrices (B, d, d) whose eigenvectors are known; the first normalization is a matrix function."""
+        with full_precision(matrix.U):
+            return self._normalize(self.normalizations[0](matrix), begin=1)
 
     def shape(self, *inputs: Shape) -> Vector:
         """What it gives for features of these shapes; an error in words if a part does not fit."""
@@ -180,10 +186,10 @@ class Head(nn.Module):
 
     # --- the stages ---------------------------------------------------------------------------------------------------
 
-    def _normalize(self, pooled: Tensor | Factored | Applied) -> Tensor:
+    def _normalize(self, pooled: Tensor | Factored | Applied, *, begin: int = 0) -> Tensor:
         """Matrix functions and what stands before them on whole matrices, the rest on entries, then on the vector."""
         modules = list(self.normalizations)
-        for module, after in zip_longest(modules[: self._whole], modules[1 : self._whole]):
+        for module, after in zip_longest(modules[begin : self._whole], modules[begin + 1 : self._whole]):
             if module.takes != "spd":
                 pooled = _globally(module, formed(pooled))
             elif isinstance(module, MatrixFunction) and getattr(after, "takes_applied", False):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..linalg.operand import Factored
+from ..linalg.spectrum import widest
 from ..matfun.modules import MatrixLog, MatrixPower, MatrixSqrt
 from ..parts.registry import Part, Registry
 from .cholesky_log import CholeskyLog
@@ -167,11 +168,12 @@ class L2Normalize(Normalization):
     def on_factored(self, A: Factored) -> Factored:
         """The same by the factor: ||A||_F from the smaller one of X^T X and X X^T, and the ridge."""
         X, ridge = A.X, A.ridge
-        small = X.mT @ X if X.shape[-1] < X.shape[-2] else X @ X.mT
+        small = (X.mT @ X if X.shape[-1] < X.shape[-2] else X @ X.mT).to(widest(X))  # whose squares are numbers
         squared = small.square().sum((-2, -1)) + self.length**2
         if ridge is not None:
-            squared = squared + 2 * ridge * X.square().sum((-2, -1)) + X.shape[-2] * ridge.square()
-        factor = squared.rsqrt()
+            wide = ridge.to(small.dtype)
+            squared = squared + 2 * wide * small.diagonal(dim1=-2, dim2=-1).sum(-1) + X.shape[-2] * wide.square()
+        factor = squared.rsqrt().to(X.dtype)
         return A._replace(X=X * factor.sqrt()[..., None, None], ridge=None if ridge is None else ridge * factor)
 
     def extra_repr(self) -> str:

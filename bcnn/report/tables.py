@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import write_csv, written_whole
+from ..files import MOST_TEXT, check_regular, write_csv, written_whole
 from . import figures
 from .document import Table
 from .markdown import table_markdown
@@ -149,6 +149,7 @@ class Layout:
         table, *others = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".csv", ".md", ".png"))
         foreign = next((path for path in others if path.exists()), None)
         if table.exists():
+            check_regular(table, MOST_TEXT)
             with table.open(newline="", encoding="utf-8", errors="replace") as file:
                 header = set(next(csv.reader(file), []))
             known = {column.key for column in self.columns}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import unknown_name
-from ..files import written_whole
+from ..files import read_text, written_whole
 from ..finetune.config import HOW as FINETUNE_HOW
 from ..finetune.config import PANEL as FINETUNE
 from ..finetune.config import FinetuneConfig, FinetuneSession
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..pooling.head import HeadConfig
 
 NETWORK, CLASSIFIER, WORK = "Network and pooling", "Classifier", "How the work is done"
+MOST_BYTES = 2**24  # of a YAML file
 RESCALES = Names("classify.rescale", "RESCALES")
 
 _network, _classifier = partial(option, panel=NETWORK), partial(option, panel=CLASSIFIER)
@@ -171,7 +172,8 @@ class RunConfig:
         choices=Names("models.engines", "ENGINES"),
         write_default=False,
         help="The way in which a frozen network is computed on a CPU: winograd needs half the time for large "
-        "convolutions, torch is torch's own. Descriptors agree to the rounding of float32.",
+        "convolutions, ncnn (pip install 'bcnn[ncnn]') less, torch is torch's own. Descriptors agree to the rounding "
+        "of float32.",
     )
     descriptors: str | None = _work(
         None,
@@ -341,7 +343,7 @@ def read(path: Path) -> dict[str, Any]:
             return super().compose_node(parent, index)
 
     try:
-        content = yaml.load(path.read_text(), Loader=Plain)
+        content = yaml.load(read_text(path, most=MOST_BYTES), Loader=Plain)
     except RecursionError:
         raise ValueError(f"{path}: expected YAML, got lists of thousands of levels.") from None
     except (yaml.YAMLError, ArithmeticError, AttributeError, TypeError, ValueError) as error:  # a date that is none

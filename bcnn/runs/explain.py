@@ -27,6 +27,7 @@ from ..report.explanation import Explanation, Speaker, draw
 from ..report.overlay import side_by_side
 from .invert import find_class
 from .neighbours import Neighbours, no_neighbours
+from .place import held
 from .predict import Recognizer
 from .predictions import predictions_of
 
@@ -84,12 +85,24 @@ def explain(
     Args:
         recognizer: from `open_run`.
         paths: of the photographs.
-        out: the folder for the pictures.
+        out: the folder for the pictures: new, empty, or made by an earlier command.
         name: the class to explain; None: the one that is predicted.
         neighbours: the training photographs; None: they are not asked.
         progress: hears how many are done.
     """
     label = None if name is None else find_class(name, recognizer.classes, who="explain")
+    with held(out, "explain"):
+        yield from _explain(recognizer, paths, out, label, neighbours, progress)
+
+
+def _explain(
+    recognizer: Recognizer,
+    paths: Sequence[Path],
+    out: Path,
+    label: int | None,
+    neighbours: Neighbours | None,
+    progress: Progress,
+) -> Iterator[Explained | OSError]:
     samples = [Sample(str(path), 0, TEST, path) for path in paths]
     names = _names(paths)
     pictures = decoded(samples, recognizer.model.preprocessing, recognizer.options)

@@ -21,6 +21,7 @@ from ..models.deployed import FORMS, Deployed, missing_in_products, record
 from ..models.exports import EXPORTS, Runner
 from ..models.files import read_notes
 from ..progress import Progress, silent, within
+from .place import check_replaceable
 from .predict import Recognizer, find_images, model_of
 
 CHOSEN_ON = 8  # images on which the form of the matrix functions is chosen
@@ -82,6 +83,7 @@ def export(
     kind = EXPORTS[to]
     kind.require()
     place = _place(out or model_of(run).with_suffix(kind.suffix), kind.suffix)
+    check_replaceable(place, "export", kind.is_ours)
     notes = read_as(Notes, read_notes(model_of(run)))
     samples, why_not = _samples(images, notes, num_images)
     network = _deployed(recognizer, kind.decomposes, samples[:: max(1, len(samples) // CHOSEN_ON)][:CHOSEN_ON])

@@ -15,15 +15,17 @@ import torch
 from torch import Tensor
 
 from ..data.preprocess import open_image
-from ..files import written_whole
+from ..files import check_regular, written_whole
 from ..metrics import Prediction
 from ..models.bcnn import BCNN
 from ..models.invert import SHIFT, class_loss, texture_loss
 from ..models.invert import invert as descend
 from ..progress import Progress, silent
+from .place import check_replaceable
 from .predict import Recognizer
 from .predictions import predictions_of
 
+WRITTEN_BY = ("Software", "bcnn invert")  # in the file
 DEFAULT_PRIOR = {"class": 30.0, "image": 0.3}
 
 
@@ -88,6 +90,7 @@ def invert(  # noqa: PLR0913 - the options of the command, each under its own na
     path = out / f"invert_{words}.png" if out.is_dir() else out
     if path.suffix.lower() != ".png":
         raise ValueError(f"invert: expected a file that ends in .png, or a folder, got {out}.")
+    check_replaceable(path, "invert", is_ours)
     weight = DEFAULT_PRIOR["image" if name is None else "class"] if prior is None else prior
     made = descend(
         loss,
@@ -133,9 +136,21 @@ def as_bytes(pixels: Tensor) -> numpy.ndarray:
 def write_picture(picture: numpy.ndarray, path: Path) -> None:
     """A PNG file, whole or not at all."""
     from PIL.Image import fromarray
+    from PIL.PngImagePlugin import PngInfo
 
+    about = PngInfo()
+    about.add_text(*WRITTEN_BY)
     with written_whole(path) as temporary:
-        fromarray(picture).save(temporary, format="PNG")
+        fromarray(picture).save(temporary, format="PNG", pnginfo=about)
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a picture says that it was written by `write_picture`."""
+    from PIL.Image import open as open_picture
+
+    check_regular(path)
+    with open_picture(path, formats=["PNG"]) as picture:
+        return WRITTEN_BY in picture.info.items()
 
 
 def say(recognizer: Recognizer, picture: numpy.ndarray, path: Path) -> Prediction:

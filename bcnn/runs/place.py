@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -76,6 +76,31 @@ def check_no_links(folder: Path, who: str) -> None:
         raise ValueError(
             f"{who}: expected no links in {shown(str(folder))}, got {shown(str(link))}; what is written there would "
             "land elsewhere. Remove it, or choose another --out."
+        )
+
+
+def check_replaceable(path: Path, who: str, is_ours: Callable[[Path], bool]) -> None:
+    """Refuse to write over what no earlier command of this kind has written, and through links.
+
+    Args:
+        path: of the file to write.
+        who: the command, for errors.
+        is_ours: whether a file is of this kind; where it cannot tell, it may raise what reading raises.
+
+    Raises: FileExistsError.
+    """
+    what = ""
+    if path.is_symlink():
+        what = "a link, which leads elsewhere"
+    elif path.exists():
+        try:
+            what = "" if path.is_file() and is_ours(path) else "another file"
+        except Exception:  # whatever a file of any kind makes the library do that is to read it
+            what = "another file"
+    if what:
+        raise FileExistsError(
+            f"{who}: expected {shown(str(path))} to be new or of an earlier bcnn {who}, got {what}; remove it, or "
+            "choose another --out."
         )
 
 

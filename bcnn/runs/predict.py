@@ -22,6 +22,7 @@ from ..data.spec import load_dataset
 from ..descriptors.bfloat16 import avoid_broken_amx
 from ..descriptors.extract import ExtractOptions, batches, decoded, unless_strict
 from ..descriptors.folder import digest_of, listed
+from ..files import read_text
 from ..metrics import METRICS, MODEL, EvaluationMetrics, Notes, Prediction, read_as
 from ..models.files import Predictor, load, read_notes
 from ..models.views import in_views
@@ -195,7 +196,7 @@ def _check_place(out: Path, dataset: Dataset, split: str) -> None:
     """Leave another dataset's results alone."""
     path = out / METRICS
     if path.exists():
-        stored = json.loads(path.read_text())
+        stored = json.loads(read_text(path))
         if (stored.get("listing"), stored.get("split")) != (digest_of(listed(dataset), dataset.classes), split):
             raise ValueError(
                 f"evaluate: expected {out} to be new or of the same images, got others; name another --out."

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..data import DATASETS
 from ..data.contract import shown
-from ..files import amount, read_tensors, write_tensors, written_whole
+from ..files import amount, read_tensors, read_text, write_tensors, written_whole
 from ..metrics import METRICS, MODEL, Notes, RunMetrics, read, read_as
 from ..models.files import load, read_notes
 from .card import as_json, card
@@ -156,7 +156,7 @@ def _metrics_beside(source: Path) -> RunMetrics | None:
     path = source.parent / METRICS
     if not path.is_file():
         return None
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = json.loads(read_text(path))
     content |= {"broken": {}, "config": without_paths(content.get("config", {})), "dataset": _dataset(content)}
     if content.get("finetune"):
         content["finetune"] = {**content["finetune"], "nonfinite": []}

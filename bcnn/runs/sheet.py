@@ -74,8 +74,8 @@ class Sheet:
 
     def _opened(self) -> TextIO:
         """The half-made file, to oneself."""
-        if self.part.is_symlink():
-            raise ValueError(f"predict: expected no link at {shown(str(self.part))}, got one; remove it.")
+        if self.part.is_symlink() or (self.part.exists() and not self.part.is_file()):
+            raise ValueError(f"predict: expected a file at {shown(str(self.part))}, got a link or the like; remove it.")
         file = self.part.open("a+", encoding="ascii", newline="\n")
         if hold(file.fileno()) is False:
             file.close()

@@ -20,6 +20,7 @@ from ..descriptors.extract import Extracted, ExtractOptions, extract
 from ..descriptors.fitting import fit_or_read
 from ..descriptors.folder import Descriptors, check_free, digest_of, listed
 from ..descriptors.team import Team
+from ..files import read_text
 from ..metrics import METRICS, find_runs
 from ..models.bcnn import BCNN
 from ..progress import Progress, silent, within
@@ -159,7 +160,7 @@ def claim(config: RunConfig, dataset: Dataset, out: Path, *, begun: tuple[str, .
     if found and path.exists():
         stored, wanted = configs.from_plain(configs.read(path)).result_part(), config.result_part()
         if found[0].suffix == ".json":
-            stored["images"] = json.loads(found[0].read_text()).get("listing")
+            stored["images"] = json.loads(read_text(found[0])).get("listing")
             wanted["images"] = digest_of(listed(dataset), dataset.classes)
         differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
         if differing:

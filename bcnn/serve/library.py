@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.contract import TRAIN, Sample, uncell
+from ..files import MOST_TEXT, check_regular
 from ..metrics import METRICS, RunMetrics, read
 from ..models.files import read_notes
 from ..runs.neighbours import Neighbours
@@ -124,6 +125,7 @@ def _said(path: Path, classes: tuple[str, ...]) -> list[Said]:
     number = {name: i for i, name in enumerate(classes)}
     if not path.exists():
         return []
+    check_regular(path, MOST_TEXT)
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row.get("truth")]
     return [

@@ -36,6 +36,8 @@ def prepare(
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on that address; an error in words if it cannot."""
+    if not host.strip():  # which would be every address of this machine
+        raise ValueError("serve: expected an address to listen on, got none; leave --host out for this machine alone.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     own = socket.socket(family, socket.SOCK_STREAM)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

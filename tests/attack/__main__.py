@@ -55,6 +55,7 @@ part of `make test`. This is what it last found; the file is written by it.
   touched. After every kill, signal and full disk the same command is given again, and its results are compared
   bit by bit.
 
+A group that is not done when its share of the time is over is cut off: a busy machine tries fewer.
 Forged files, whose checksum was left out on purpose, may say whatever can be believed; a damaged one may not.
 """
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -128,7 +129,8 @@ def run_folders(arena: Arena, num: int) -> Iterator[Callable[[], None]]:
         told.append(_spoil_folder(own, place / "run", place / "precious.txt"))
 
     def check(source: Path, place: Path, told: list[str], is_again: bool, _result: Ended, kind: str) -> None:
-        if (place / "precious.txt").read_text() != "precious":
+        allowed = {"run", "precious.txt", "r.html", "r.md", "r.tex"}
+        if (place / "precious.txt").read_text() != "precious" or {own.name for own in place.iterdir()} - allowed:
             arena.changed(row, f"{told}: wrote through a link")
         is_whole = kind == "succeeded" and is_again and "finished" not in told[-1]
         if is_whole and results_of(place / "run") != calm[source]:
@@ -143,7 +145,9 @@ def run_folders(arena: Arena, num: int) -> Iterator[Callable[[], None]]:
             again: list[object] = ["train", arena.pictures, *SMALL, *sources[source], "--out", run]
             words = chosen.choice([
                 again, again, ["evaluate", run, arena.pictures], ["report", run, "--out", place / "r.html"],
-                ["compare", run], ["predict", run, arena.pictures / "test"],
+                ["compare", run], ["predict", run, arena.pictures / "test"], ["export", run, "--to", "torch"],
+                ["explain", run, arena.pictures / "test" / "class_0" / "0.png"],
+                ["invert", run, "--class", "class_0", "--steps", "1"],
             ])  # fmt: skip
             told = [f"seed {seed}", str(words)]
             yield Case(
@@ -157,6 +161,11 @@ def run_folders(arena: Arena, num: int) -> Iterator[Callable[[], None]]:
 def _spoil_folder(own: random.Random, run: Path, precious: Path) -> str:
     """Change one file of a run folder; returns what was done."""
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and not path.name.startswith(".")]
+    if own.random() < 0.15:
+        name = own.choice(["model.pt2", "invert_class_0.png", "explanations/explain_0.png", "explanations"])
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).symlink_to(precious.parent if name == "explanations" else precious)
+        return f"{name} is a link"
     path = own.choice(files)
     name = path.relative_to(run)
     # What a finished fine-tuning has found is not computed again: its files are shown as they are.
@@ -166,7 +175,11 @@ def _spoil_folder(own: random.Random, run: Path, precious: Path) -> str:
         told = str(name)
     if not path.exists():
         return told
-    kind = own.randrange(6)
+    kind = own.randrange(7)
+    if kind == 6:
+        path.unlink()
+        os.mkfifo(path)
+        return f"{told} is a pipe"
     if kind == 0:
         path.unlink()
         path.symlink_to(precious)

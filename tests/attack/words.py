@@ -108,6 +108,8 @@ class Words:
             words += ["--out", str(cwd / chosen.choice(["out", "out.csv", "out.html", "out.png", "out.jsonl"]))]
         for own in chosen.sample(options, min(len(options), chosen.randint(0, 4))):
             words += self._option(own)
+        if name == ("serve",):
+            words += ["--host", "192.0.2.1"]  # where nobody can listen: a server that can has nothing to end it
         if name[0] in HEAVY:
             words += ["--plan"] if name == ("reproduce",) else [chosen.choice(["--no-such-option", "--out"])]
         if chosen.random() < 0.05:

@@ -135,3 +135,13 @@ def test_too_little_memory_is_said_before_the_work(n, message, monkeypatch):
         fit_classifier(X, labels, 4)
     monkeypatch.setattr(module, "available_memory", lambda: None)
     fit_classifier(X, labels, 4, calibrate=False)
+
+
+def test_many_classes_count_as_memory_too(monkeypatch):
+    X, labels = blobs(n=60, d=200, k=30)
+    enough = module.bytes_kept(60, 200)
+    monkeypatch.setattr(module, "available_memory", lambda: enough)
+    with pytest.raises(MemoryError, match=r"expected .* GB of free memory .* and scores of 30 classes"):
+        fit_classifier(X, labels, 30)
+    monkeypatch.setattr(module, "available_memory", lambda: enough + 8 * 60 * 30 * module.COPIES_SCORES)
+    fit_classifier(X, labels, 30, calibrate=False)

@@ -88,9 +88,26 @@ def test_the_papers_ridge_and_scale_are_those_of_train(lab, tmp_path):
     assert [classes[i] for i in job.run(shop).result.predicted] == [line["class1"] for line in lines]
 
 
+def test_without_mirror_images_it_is_train_without_them(lab, tmp_path):
+    shop, subject, _ = lab
+    job = row(replace(subject, flips=False), "sqrt + sgnsqrt")
+    job.source.extract(shop, ["bilinear"])
+    assert job.source.stored(shop, "bilinear").matrix(TRAIN).num_views == 1
+    config = RunConfig(
+        spec=shop.data["cub"], preset=("improved_bcnn",), backbone="tiny", weights=None, size=subject.size,
+        rescale="none", flips=False,
+    )  # fmt: skip
+    train(config, tmp_path)
+    classes = [f"class_{i}" for i in range(3)]
+    lines = read_csv(tmp_path / "predictions.csv")
+    assert [classes[i] for i in job.run(shop).result.predicted] == [line["class1"] for line in lines]
+
+
 def test_what_came_later_does_not_rename_earlier_jobs(lab):
     _, subject, _ = lab
     assert not {"rescale", "eps_scale"} & set(to_plain(row(subject, "sgnsqrt")))
+    assert "flips" not in to_plain(row(subject, "sgnsqrt"))["source"]
+    assert "flips" not in to_plain(subject)
     assert to_plain(row(replace(subject, rescale="median"), "sgnsqrt"))["rescale"] == "median"
 
 
@@ -107,7 +124,8 @@ def test_folders_tell_networks_and_tunings_apart(lab):
     for job in (first, second):
         slugs.add(replace(plain, tuned=job).slug)
     slugs |= {replace(plain, parameters="0" * 16).slug, replace(plain, images="0" * 16).slug}
-    assert len(slugs) == 5
+    slugs.add(replace(plain, flips=False).slug)
+    assert len(slugs) == 6
     assert "/" not in replace(plain, network="timm/resnet18").slug
 
 

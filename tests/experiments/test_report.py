@@ -143,3 +143,10 @@ def test_names_that_are_no_text(lab, tmp_path):
     truth, predicted = answers(run, metrics["per_class"])
     assert np.mean(np.equal(truth, predicted)) == metrics["accuracy"]
     assert len(write_report([run], tmp_path / "report.html")) == 3
+
+
+def test_results_without_a_word_on_their_dataset_are_refused(lab, tmp_path):
+    lines = (lab[0].out / "results.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "results.jsonl").write_text("".join(line for line in lines if json.loads(line)["what"] != "dataset"))
+    with pytest.raises(ValueError, match="expected a line on every dataset"):
+        write_report([tmp_path], tmp_path / "report.html")

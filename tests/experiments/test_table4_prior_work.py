@@ -11,7 +11,7 @@ from bcnn.experiments.jobs.system import SystemResult, system
 from bcnn.experiments.jobs.tuned import partner_of
 from bcnn.experiments.records import Subject
 from bcnn.experiments.systems import SYSTEMS, rows_of
-from bcnn.experiments.table4_prior_work import EXPERIMENT, TUNED, cells, preset
+from bcnn.experiments.table4_prior_work import COSTS, EXPERIMENT, NAMES, TUNED, cells, preset
 from bcnn.experiments.tables import measured
 from bcnn.models.build import build_model
 from bcnn.models.weights import WEIGHTS
@@ -26,6 +26,31 @@ def test_every_system_is_there():
     own = cells(Subject("cub", "abc", "vgg16", boxes=True))
     assert [cell.labels[0] for cell in own if cell.labels[1] == "frozen"] == list(SYSTEMS)
     assert [cell.labels[0] for cell in own if cell.labels[1] == "fine-tuned"] == list(TUNED)
+
+
+def test_systems_can_be_chosen():
+    own = cells(Subject("cub", "abc", "vgg16", systems=("cbp", "stn")))
+    assert [cell.labels for cell in own] == [("cbp", "frozen"), ("cbp", "fine-tuned"), ("stn", "fine-tuned")]
+    assert not [name for name in NAMES if "," in name]  # the command line separates them by commas
+
+
+def test_a_chosen_system_is_compared_with_the_plain_one(lab):
+    _, subject, results = lab
+    ours = EXPERIMENT.blocks(results, [replace(subject, systems=("cbp",))])[1]
+    every = EXPERIMENT.blocks(results, [subject])[1]
+    assert [row[0] for row in ours.rows] == ["cbp", "cbp"]
+    assert set(ours.rows) <= set(every.rows)
+    assert all(row[6] for row in ours.rows)  # the gain
+
+
+def test_memory_is_told(lab):
+    _, subject, results = lab
+    own = results.get(SYSTEMS["improved_bcnn"].job(subject))
+    assert own.head_mb > 32 * 32 * 4 / 1e6  # a matrix
+    assert own.image_mb >= own.head_mb
+    ours = EXPERIMENT.blocks(results, [subject])[1]
+    assert ours.header[-len(COSTS) :] == COSTS
+    assert [row for row in ours.rows if row[1] == "frozen" and not row[-1]] == []
 
 
 def test_systems_that_take_boxes_are_for_datasets_that_have_them():

@@ -131,6 +131,12 @@ def test_exponents_that_are_not_finite(p):
         bcnn.powm(torch.eye(3), p)
 
 
+def test_a_learned_exponent_that_has_diverged():  # 1 to the power NaN is 1: the result looks right
+    for A in (torch.eye(3), bcnn.Factored(torch.eye(3)[:, :1], torch.tensor(1.0))):
+        with pytest.raises(bcnn.NotFiniteError, match="powm: expected a finite `p`, got nan"):
+            bcnn.powm(A, torch.tensor(float("nan")))
+
+
 def test_the_exponent_is_not_rounded():
     A = torch.diag(torch.tensor([1e-30, 1.0, 1e30]))
     exact = torch.tensor([1e-30, 1.0, 1e30]).double() ** 0.1

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import bcnn
-from bcnn.errors import SecondDerivativeError
+from bcnn.errors import NotFiniteError, SecondDerivativeError
 from bcnn.linalg.operand import Factored
 from bcnn.matfun.functions import FUNCTIONS
 from bcnn.matfun.thin import MAX_SHARE_CPU, is_thin, thin_matrix_function
@@ -127,6 +127,53 @@ def test_forward_mode_is_refused_with_the_remedy():
 def test_the_product_for_large_matrices():
     X, ridge = relu_features(3, 400, 20), torch.full((3,), 0.1, dtype=torch.float64)
     torch.testing.assert_close(thin("sqrt", X, ridge), thick("sqrt", X, ridge))
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-8, 1.0, 1e8, 1e12])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_float32_features_of_any_size(name, scale):
+    X = (scale * relu_features(2, 24, 9)).float()
+    ridge = (1e-3 * X.double().square().sum((-2, -1))).clamp_min(1e-30).float()
+    G = random_like(X @ X.mT)
+    wide = (X.double().requires_grad_(), ridge.double().requires_grad_())
+    expected = thick(name, *wide)
+    references = torch.autograd.grad(expected, wide, G.double())
+    narrow = (X.requires_grad_(), ridge.requires_grad_())
+    Z = thin(name, *narrow)
+    assert relative_error(Z.detach(), expected.detach()) < 1e-6
+    for result, reference in zip(torch.autograd.grad(Z, narrow, G), references, strict=True):
+        size = reference.abs().max()
+        torch.testing.assert_close(result.double() / size, reference / size, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("function", [bcnn.sqrtm, bcnn.logm, partial(bcnn.powm, p=0.3)])
+@pytest.mark.parametrize("thin", [True, False])
+def test_half_precision_is_computed_in_float32(function, thin):
+    X, ridge = relu_features(2, 24, 9).bfloat16(), torch.full((2,), 0.01)
+    expected = function(Factored(X.double(), ridge.double()).form())
+    Z = function(Factored(X, ridge), thin=thin)
+    assert Z.dtype == torch.bfloat16
+    assert relative_error(Z, expected) < 2**-8
+
+
+@pytest.mark.parametrize("thin", [True, False])
+def test_a_ridge_is_a_number_for_all_or_for_each(thin):
+    X = relu_features(3, 8, 3)
+    expected = bcnn.sqrtm(Factored(X, torch.full((3,), 0.1, dtype=torch.float64)).form())
+    for ridge in (0.1, torch.tensor(0.1, dtype=torch.float64), torch.tensor([0.1], dtype=torch.float64)):
+        torch.testing.assert_close(bcnn.sqrtm(Factored(X, ridge), thin=thin), expected, atol=1e-9, rtol=0)
+    for wrong in (torch.ones(2), torch.ones(3, 1), "0.1"):
+        with pytest.raises(ValueError, match=r"sqrtm: expected the ridge of a Factored matrix to be None, a number"):
+            bcnn.sqrtm(Factored(X, wrong), thin=thin)
+
+
+def test_what_is_not_a_finite_number_is_refused_before_and_after():
+    X, ridge = relu_features(2, 8, 3).float(), torch.ones(2)
+    with pytest.raises(NotFiniteError, match="powm: expected a result within the range of torch"):
+        bcnn.powm(Factored(1e14 * X, ridge), 1.5, thin=True)
+    X[1, 0, 0] = torch.nan
+    with pytest.raises(NotFiniteError, match=r"sqrtm: expected finite entries.* first at index \(1,\)"):
+        bcnn.sqrtm(Factored(X, ridge), thin=True)
 
 
 @pytest.mark.parametrize("n", [5, 9])

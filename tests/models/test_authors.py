@@ -106,6 +106,11 @@ def test_command_imports_a_whole_network(tmp_path):
     named = CliRunner().invoke(app, ["weights", "import", str(path), "--out", str(target), "--sqrt-iters", "9"])
     assert named.exit_code == 0, named.output
     assert "num_iters=9" in bcnn.load(target).config.head.normalize[0]
+    foreign = tmp_path / "photograph.jpg"
+    foreign.write_text("mine")
+    refused = CliRunner().invoke(app, ["weights", "import", str(path), "--out", str(foreign)])
+    assert "to be new or of an earlier bcnn weights import, got another file" in str(refused.exception)
+    assert foreign.read_text() == "mine"
 
 
 def test_only_the_suffix_is_cut_off(tmp_path):

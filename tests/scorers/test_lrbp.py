@@ -206,3 +206,20 @@ def test_a_sketch_before_it_is_refused_before_images_are_described(tmp_path):
     with pytest.raises(ValueError, match=r"lrbp: expected .* got a vector of 8192 numbers"):
         run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4, 1e12])
+def test_the_length_by_the_factor_is_that_of_the_matrix_for_features_of_any_size(scale):
+    features = scale * random(2, 12, 3, 2, seed=3).abs().float()
+    head = bcnn.Head("bcnn", 12, normalize=["l2"])
+    matrix = head.matrix(features)
+    assert isinstance(matrix, Factored)
+    expected = bcnn.l2_normalize(head.pool(features.double()).form().flatten(1))
+    torch.testing.assert_close(matrix.form().flatten(1), expected.float(), rtol=1e-5, atol=1e-7)
+
+
+def test_autocast_does_not_touch_the_matrix():
+    features, head = random(2, 12, 3, 2, seed=3).float(), bcnn.Head("bcnn", 12, normalize=["l2"])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        matrix = head.matrix(features).form()
+    torch.testing.assert_close(matrix, head.matrix(features).form())

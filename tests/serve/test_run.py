@@ -26,6 +26,12 @@ def test_without_the_extra_it_says_what_to_install(run, monkeypatch):
     assert "pip install 'bcnn[serve]'" in done.stderr
 
 
+@pytest.mark.parametrize("host", ["", " "])
+def test_no_address_is_not_every_address(host):
+    with pytest.raises(ValueError, match="expected an address to listen on, got none"):
+        listen(host, 0)
+
+
 def test_a_port_that_is_taken_is_said(run):
     with listen("127.0.0.1", 0) as taken:
         taken.listen()

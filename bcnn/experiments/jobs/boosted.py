@@ -18,7 +18,7 @@ from ..records import Outcome
 from ..run_folder import answers
 from ..workshop import Workshop, stored_head
 from .source import Source
-from .system import SystemResult, times
+from .system import SystemResult, memory, times
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Boosted:
     def seconds(self, gauge: Gauge) -> float:
         """An estimate: about as long as SVMs take."""
         view = gauge.view(self.source.network, self.source.size)
-        return gauge.classify_s(self.source.dataset, view, stored_head(self.head))
+        return gauge.classify_s(self.source.dataset, view, stored_head(self.head), num_views=self.source.num_views)
 
     def folder(self, shop: Workshop) -> Path:
         """The folder of the run."""
@@ -58,8 +58,8 @@ class Boosted:
         config = RunConfig(
             spec=shop.data[self.source.dataset], preset=(self.preset,), backbone=self.source.network,
             weights=shop.weights, size=self.source.size, boost=self.rounds, shrinkage=self.shrinkage,
-            rescale=self.rescale, descriptors=str(self.source.folder(shop, self.head)), device=how.device,
-            workers=how.workers, batch=how.batch, strict=how.strict, engine=how.engine,
+            rescale=self.rescale, flips=self.source.flips, descriptors=str(self.source.folder(shop, self.head)),
+            device=how.device, workers=how.workers, batch=how.batch, strict=how.strict, engine=how.engine,
         )  # fmt: skip
         boost(config, self.folder(shop), progress=shop.progress)
         run = read(self.folder(shop) / METRICS)
@@ -67,7 +67,8 @@ class Boosted:
         if test is None:
             raise ValueError(f"reproduce: expected test images of {self.source.dataset} that can be read, got none.")
         truth, predicted = answers(self.folder(shop), test.per_class)
-        network_ms, head_ms = times(self.source.model(shop, self.head), self.source.size, shop)
+        model = self.source.model(shop, self.head)
+        network_ms, head_ms = times(model, self.source.size, shop)
         stored = self.source.stored(shop, self.head)
         result = SystemResult(
             accuracy=test.accuracy, top5_accuracy=test.top5_accuracy, mean_class_accuracy=test.mean_class_accuracy,
@@ -75,5 +76,6 @@ class Boosted:
             predicted=predicted, descriptor_length=run.descriptor_length,
             num_parameters=(run.descriptor_length + 1) * run.num_classes, network_ms=network_ms, head_ms=head_ms,
             time_s={"fit": run.time_s.get("fit", 0.0), "all": time.perf_counter() - begin, "describe": stored.time_s},
+            **memory(model, self.source.size, shop),
         )  # fmt: skip
         return Outcome(result)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy
+from torch import Tensor
 
 from ...classify.evaluate import fit_and_test
 from ...data.contract import TEST, TRAIN
@@ -22,9 +23,10 @@ from ...descriptors.folder import DescriptorRows
 from ...files import amount
 from ...pooling import POOLINGS
 from ...pooling.head import Head, HeadConfig, make_config, options_of, with_options
+from .. import spectra
 from ..gauge import Gauge
 from ..plain import later
-from ..records import Outcome, Subject
+from ..records import Outcome, Subject, Tested
 from ..workshop import Workshop, describe_stored, num_channels
 from .source import Source, source_of
 from .tuned import RIDGE_OF, papers_own
@@ -33,25 +35,16 @@ SCRATCH = ".descriptors-"
 
 
 @dataclass(frozen=True)
-class FrozenResult:
-    """Accuracy on the test images, and what was predicted."""
+class FrozenResult(Tested):
+    """How well a head does, and whether its SVMs converged."""
 
-    accuracy: float
-    top5_accuracy: float | None
-    mean_class_accuracy: float
-    num_test: int
-    num_train: int
-    num_broken: int  # images that could not be read
-    truth: tuple[int, ...]  # true classes of the test images
-    predicted: tuple[int, ...]
-    descriptor_length: int
     converged: bool
     time_s: dict[str, float]  # "fit"; "all", with normalizing and scores; "describe", the images, once for all heads
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """One-vs-rest SVMs, C = 1, on images and flips, predictions averaged over both."""
+    """One-vs-rest SVMs, C = 1, on images and flips, unless the source has none; predictions averaged over both."""
 
     kind: ClassVar[str] = "frozen"
     source: Source
@@ -81,7 +74,9 @@ class Frozen:
         """Normalizing all views, one Gram matrix, the SVMs, the scores."""
         s, head = self.source, self.head
         view, num_all = gauge.view(s.network, s.size), gauge.shop.num_images(s.dataset)[1]
-        return 2 * num_all * gauge.normalize_s(view, head) + gauge.classify_s(s.dataset, view, head)
+        return s.num_views * num_all * gauge.normalize_s(view, head) + gauge.classify_s(
+            s.dataset, view, head, num_views=s.num_views
+        )
 
     def run(self, shop: Workshop) -> Outcome[FrozenResult]:
         """Fit the SVMs on the training images and test them."""
@@ -89,7 +84,8 @@ class Frozen:
         head, begin = Head(self.head).eval(), time.perf_counter()
         own = stored.matrix(TRAIN)
         done = fit_and_test(
-            own, stored.matrix(TEST), num_classes, opened=lambda rows: descriptors(head, rows, shop, self.name),
+            own, stored.matrix(TEST), num_classes,
+            opened=lambda rows: descriptors(head, rows, shop, self.name, self.source.folder(shop, "spectra")),
             kind="svm", C=self.C, calibrate=False, rescale=self.rescale,
         )  # fmt: skip
         fitted, tested, found = done.classifier, done.tested, done.tested.evaluation()
@@ -124,9 +120,13 @@ def frozen(subject: Subject, normalize: tuple[str, ...], eps: float, pooling: st
 
 
 @contextmanager
-def descriptors(head: Head, rows: DescriptorRows, shop: Workshop, name: str) -> Iterator[numpy.ndarray]:
-    """Descriptors from stored poolings, one row per view, in a file that is removed afterwards."""
-    shape = (rows.shape[0], head.length(num_channels(head, rows.shape[1])))
+def descriptors(head: Head, rows: DescriptorRows, shop: Workshop, name: str, folder: Path) -> Iterator[numpy.ndarray]:
+    """Descriptors from stored poolings, one row per view, in a file that is removed afterwards.
+
+    Decompositions of the stored matrices, if the head can use them, are kept in `folder`.
+    """
+    channels = num_channels(head, rows.shape[1])
+    shape = (rows.shape[0], head.length(channels))
     needed = 4 * shape[0] * shape[1]
     free = shutil.disk_usage(shop.out).free
     if needed > free:
@@ -134,17 +134,30 @@ def descriptors(head: Head, rows: DescriptorRows, shop: Workshop, name: str) -> 
             f"reproduce: expected {amount(needed)} free in {shop.out} for descriptors, got {amount(free)}; "
             "make room, or choose another --out."
         )
-    with tempfile.TemporaryDirectory(dir=shop.out, prefix=SCRATCH) as folder:
+    with tempfile.TemporaryDirectory(dir=shop.out, prefix=SCRATCH) as scratch:
         if not shape[0]:
             yield numpy.empty(shape, numpy.float32)
             return
-        place = Path(folder) / "descriptors"
+        place = Path(scratch) / "descriptors"
         file = numpy.memmap(place, numpy.float32, "w+", shape=shape)
         at = 0
-        for part in rows.parts():
-            file[at : at + len(part)] = describe_stored(head, part.to(shop.options.device)).cpu().numpy()
+        for part in _described(head, rows, shop, name, folder, channels):
+            file[at : at + len(part)] = part.cpu().numpy()
             at += len(part)
             shop.progress(f"{name}, images", at // rows.num_views, shape[0] // rows.num_views)
         file.flush()
         del file
         yield numpy.memmap(place, numpy.float32, "r", shape=shape)
+
+
+def _described(
+    head: Head, rows: DescriptorRows, shop: Workshop, name: str, folder: Path, channels: int
+) -> Iterator[Tensor]:
+    """Descriptors of the rows, those of a file at a time, the shorter way where there is one."""
+    if shop.options.device == "cpu" and spectra.serve(head) and spectra.fit_on_disk(folder, rows, channels):
+        stage = f"{name}, decompositions for this and other heads, files"
+        for matrices in spectra.spectra(folder, rows, shop.progress, stage):
+            yield spectra.describe(head, matrices)
+    else:
+        for part in rows.parts():
+            yield describe_stored(head, part.to(shop.options.device))

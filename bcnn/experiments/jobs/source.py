@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -35,19 +35,27 @@ class Source:
     size: int
     tuned: Tuned | None = None  # the fine-tuned network whose weights it has
     front: str | None = later(None)  # a part before the network
+    flips: bool = later(True)  # whether the mirror image is a second view
 
     @property
     def slug(self) -> str:
         """The name of the folder of its descriptors."""
         name = slug_of(self.dataset, self.images, self.network, self.parameters, self.size)
         name += "" if self.front is None else f"_{short_digest(self.front)}"
+        name += "" if self.flips else "_noflips"
         return name if self.tuned is None else f"{name}_{self.tuned.scheme}_{self.tuned.digest}"
+
+    @property
+    def num_views(self) -> int:
+        """How many rows an image has."""
+        return 2 if self.flips else 1
 
     def name_with(self, *words: str) -> str:
         """Dataset, network and size, then the words, the first of them before what the network was tuned for."""
         tuned = [f"after {self.tuned.scheme}, seed {self.tuned.seed}"] if self.tuned else []
-        front = [self.front] if self.front else []
-        return ", ".join([self.dataset, *front, self.network, f"{self.size} px", *words[:1], *tuned, *words[1:]])
+        front, flips = [self.front] if self.front else [], [] if self.flips else ["no flips"]
+        place = [self.dataset, *front, self.network, f"{self.size} px", *flips]
+        return ", ".join([*place, *words[:1], *tuned, *words[1:]])
 
     def folder(self, shop: Workshop, pooling: str) -> Path:
         """Where the descriptors of a pooling, or of a whole head, are."""
@@ -62,7 +70,8 @@ class Source:
         """Store descriptors of every image, all poolings and heads in one pass; what is there is not done again."""
         models = {self.folder(shop, pooling): self.model(shop, pooling) for pooling in poolings}
         dataset, stage = shop.dataset(self.dataset), f"describing {self.slug}, images"
-        done = extract(dataset, models, shop.options, progress=progress or shop.progress, stage=stage)
+        how = replace(shop.options, flips=self.flips)
+        done = extract(dataset, models, how, progress=progress or shop.progress, stage=stage)
         shop.add_broken(self.dataset, done.broken)
 
     def model(self, shop: Workshop, pooling: str) -> BCNN:
@@ -97,4 +106,4 @@ class Source:
 def source_of(subject: Subject) -> Source:
     """The descriptors of the frozen network."""
     s = subject
-    return Source(s.dataset, s.images, s.network, s.weights, s.parameters, s.size)
+    return Source(s.dataset, s.images, s.network, s.weights, s.parameters, s.size, flips=s.flips)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from ...bench.memory import peak_bytes
 from ...bench.timing import wait
 from ...classify.evaluate import fit_rows
 from ...data.contract import TRAIN
@@ -20,7 +21,7 @@ from ...pooling.head import HeadConfig, make_config
 from ...runs.finish import test
 from ..gauge import Gauge
 from ..plain import later
-from ..records import Outcome
+from ..records import Outcome, Tested
 from ..workshop import Workshop, stored_head, whole
 from .source import Source
 
@@ -29,22 +30,15 @@ TIMED_ROUNDS = 5  # of which the fastest counts: others may be at work on the ma
 
 
 @dataclass(frozen=True)
-class SystemResult:
-    """Accuracy on the test images, what was predicted, and what the system costs."""
+class SystemResult(Tested):
+    """How well a system does, and what it costs."""
 
-    accuracy: float
-    top5_accuracy: float | None
-    mean_class_accuracy: float
-    num_test: int
-    num_train: int
-    num_broken: int  # images that could not be read
-    truth: tuple[int, ...]  # true classes of the test images
-    predicted: tuple[int, ...]
-    descriptor_length: int
     num_parameters: int  # after the networks: head and scorer
     network_ms: float  # per view of an image, front and networks
     head_ms: float  # per view, pooling and normalizations
     time_s: dict[str, float]  # "fit", the SVMs; "all", with scores; "describe", the images, once for all heads
+    head_mb: float | None = later(None)  # the most that tensors hold at once for a view, pooling and normalizations
+    image_mb: float | None = later(None)  # likewise, front and networks, too
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,8 @@ class System:
 
     def seconds(self, gauge: Gauge) -> float:
         """An estimate: one Gram matrix, the SVMs and the scores."""
-        return gauge.classify_s(self.source.dataset, gauge.view(self.source.network, self.source.size), self.config)
+        s = self.source
+        return gauge.classify_s(s.dataset, gauge.view(s.network, s.size), self.config, num_views=s.num_views)
 
     def run(self, shop: Workshop) -> Outcome[SystemResult]:
         """Fit the SVMs on the training images, hand them to the scorer, and test it."""
@@ -96,7 +91,7 @@ class System:
             num_test=found.num_images, num_train=len(own.rows), num_broken=len(stored.broken),
             truth=tuple(tested.labels.tolist()), predicted=tuple(tested.scores.argmax(1).tolist()),
             descriptor_length=model.descriptor_length, num_parameters=_num_parameters(model), network_ms=network_ms,
-            head_ms=head_ms, time_s=spent,
+            head_ms=head_ms, time_s=spent, **memory(model, self.source.size, shop),
         )  # fmt: skip
         return Outcome(result)
 
@@ -127,6 +122,20 @@ def times(model: BCNN, size: int, shop: Workshop) -> tuple[float, float]:
             found.append((between - begin, time.perf_counter() - between))
     network, head = (1000 * min(column) / TIMED_IMAGES for column in zip(*found[1:], strict=True))
     return network, head
+
+
+@torch.inference_mode()
+def memory(model: BCNN, size: int, shop: Workshop) -> dict[str, float]:
+    """Megabytes that tensors hold at most for a view besides weights, of the head ("head_mb") and in all ("image_mb").
+
+    Call it after `times`, when what is kept from view to view is there.
+    """
+    image = torch.rand(1, 3, size, size).to(shop.options.device, memory_format=torch.channels_last)
+    with using(shop.options.engine):
+        maps = model.maps(image)
+        model.describe_maps(maps)
+        head = peak_bytes(lambda: model.describe_maps(maps))
+        return {"head_mb": head / 1e6, "image_mb": peak_bytes(lambda: model.describe_maps(model.maps(image))) / 1e6}
 
 
 def _num_parameters(model: BCNN) -> int:

@@ -185,6 +185,8 @@ def _options(subject: Subject, scheme: str) -> str:
     given = {"freeze_until": subject.freeze_until, **run.pop("finetune", {})}
     tuning = asdict(FinetuneConfig(**with_recipe(subject.recipe, given)))
     run |= {"rescale": subject.rescale, "finetune": {n: v for n, v in tuning.items() if n not in (*HOW, "epochs")}}
+    if not subject.flips:
+        run["flips"] = False
     if subject.ridge != "ours":
         preset = PRESETS[run.get("preset", ("improved_bcnn",))[0]]
         run["normalize"] = papers_own(run.get("normalize", preset.normalize))

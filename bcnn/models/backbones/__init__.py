@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import unknown_name
 from .alexnet import alexnet
 from .contract import Backbone, BackboneSpec
-from .mobile import efficientnet_lite0, mobilenet_v2
+from .mobile import efficientnet_lite0, efficientnet_lite1, efficientnet_lite2, mobilenet_v2
 from .resnet import resnet50
 from .timm import PREFIX, TimmBackbone
 from .tiny import tiny
@@ -17,6 +17,8 @@ BACKBONES: dict[str, BackboneSpec] = {
     "alexnet": BackboneSpec(alexnet, cut="relu5", about="256 channels, stride 16", min_size=64),
     "mobilenet_v2": BackboneSpec(mobilenet_v2, cut="block17", about="320 channels, stride 32", min_size=32),
     "efficientnet_lite0": BackboneSpec(efficientnet_lite0, cut="block16", about="320 channels, stride 32", min_size=32),
+    "efficientnet_lite1": BackboneSpec(efficientnet_lite1, cut="block21", about="320 channels, stride 32", min_size=32),
+    "efficientnet_lite2": BackboneSpec(efficientnet_lite2, cut="block21", about="352 channels, stride 32", min_size=32),
     "resnet50": BackboneSpec(resnet50, cut="res5c", about="2048 channels, stride 32", min_size=32),
     "tiny": BackboneSpec(tiny, cut="relu3", about="32 channels, stride 8, no weights", min_size=16),
 }

@@ -1,4 +1,4 @@
-"""MobileNetV2 (Sandler et al. 2018) and EfficientNet-Lite0 (Google, 2020): inverted residuals, small and modern."""
+"""MobileNetV2 (Sandler et al. 2018), EfficientNet-Lite0 to 2 (Google, 2020): inverted residuals, small and modern."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ _EFFICIENTNET_LITE0 = (
     (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5), (6, 192, 4, 2, 5),
     (6, 320, 1, 1, 3),
 )  # fmt: skip
+_EFFICIENTNET_LITE1 = (
+    (1, 16, 1, 1, 3), (6, 24, 3, 2, 3), (6, 40, 3, 2, 5), (6, 80, 4, 2, 3), (6, 112, 4, 1, 5), (6, 192, 5, 2, 5),
+    (6, 320, 1, 1, 3),
+)  # fmt: skip
+_EFFICIENTNET_LITE2 = (
+    (1, 16, 1, 1, 3), (6, 24, 3, 2, 3), (6, 48, 3, 2, 5), (6, 88, 4, 2, 3), (6, 120, 4, 1, 5), (6, 208, 5, 2, 5),
+    (6, 352, 1, 1, 3),
+)  # fmt: skip
 
 
 def mobilenet_v2() -> Layers:
@@ -32,6 +40,16 @@ def efficientnet_lite0() -> Layers:
     Convolutions pad as TensorFlow's "same" does, as the weights were trained.
     """
     return _network(_EFFICIENTNET_LITE0, same=True, norm_eps=1e-3)
+
+
+def efficientnet_lite1() -> Layers:
+    """Stem, blocks 1 to 21, head; block15 ends stride 16 (112 channels), block21 has 320 channels at stride 32."""
+    return _network(_EFFICIENTNET_LITE1, same=True, norm_eps=1e-3)
+
+
+def efficientnet_lite2() -> Layers:
+    """Stem, blocks 1 to 21, head; block15 ends stride 16 (120 channels), block21 has 352 channels at stride 32."""
+    return _network(_EFFICIENTNET_LITE2, same=True, norm_eps=1e-3)
 
 
 def _network(stages: tuple[tuple[int, ...], ...], *, same: bool, norm_eps: float) -> Layers:

@@ -7,29 +7,51 @@ better, it leaves to torch. Training is always torch's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
 
 from ...errors import unknown_name
-from . import winograd
+from . import ncnn, winograd
 
 ENGINES: dict[str, Callable[[nn.Sequential, Tensor], Tensor]] = {
     "winograd": winograd.run,  # fewer multiplications, on CPUs in float32
+    "ncnn": ncnn.run,  # the same by a package made for it: bcnn[ncnn]
     "torch": nn.Sequential.__call__,
 }
+REQUIRES: dict[str, Callable[[], None]] = {"ncnn": ncnn.require}  # an ImportError in words where a package is missing
 DEFAULT_ENGINE = "winograd"
 
 _chosen: ContextVar[str] = ContextVar("engine", default="torch")
 
 
+def check(who: str, name: str) -> None:
+    """Raise in words for an engine that is not there, or whose package is not."""
+    if name not in ENGINES:
+        raise unknown_name(who, "engine", name, ENGINES)
+    REQUIRES.get(name, _nothing)()
+
+
+def _nothing() -> None:
+    pass
+
+
+def usable() -> list[str]:
+    """The engines whose packages are here."""
+    names = []
+    for name in ENGINES:
+        with suppress(ImportError):
+            check("network", name)
+            names.append(name)
+    return names
+
+
 @contextmanager
 def using(name: str) -> Iterator[None]:
     """Backbones that are called inside compute with this engine."""
-    if name not in ENGINES:
-        raise unknown_name("network", "engine", name, ENGINES)
+    check("network", name)
     before = _chosen.set(name)
     try:
         yield

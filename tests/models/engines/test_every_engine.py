@@ -7,11 +7,13 @@ import torch
 from bcnn.data.preprocess import Preprocessing
 from bcnn.models import engines
 from bcnn.models.backbones import make_backbone
-from bcnn.models.engines import ENGINES, using
+from bcnn.models.engines import ENGINES, usable, using
 from bcnn.models.views import in_views
 
+HERE = [pytest.param(name, marks=pytest.mark.skipif(name not in usable(), reason="not installed")) for name in ENGINES]
 
-@pytest.mark.parametrize("engine", ENGINES)
+
+@pytest.mark.parametrize("engine", HERE)
 @pytest.mark.parametrize("name", ["alexnet", "vgg16", "tiny", "mobilenet_v2"])
 @torch.inference_mode()
 def test_maps_are_those_of_torch(engine, name):
@@ -26,7 +28,7 @@ def test_maps_are_those_of_torch(engine, name):
         assert torch.equal(maps, expected)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", HERE)
 def test_training_is_torchs(engine):
     backbone, images = make_backbone("alexnet"), torch.randn(1, 3, 64, 64)
     expected = backbone(images)
