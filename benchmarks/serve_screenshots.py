@@ -1,4 +1,4 @@
-"""The pictures of docs/explain.md and docs/serve.md, from textures alone.
+"""The pictures of docs/explain.md and docs/serve.md, with textures only.
 
 Run: bcnn train textures --backbone alexnet --size 128 --preset improved_bcnn --out runs/textures
      python benchmarks/serve_screenshots.py runs/textures docs            (needs chromium, playwright and bcnn[serve])
@@ -37,7 +37,7 @@ def take(address: str, textures: list[Path], docs: Path, executable: str) -> Non
         page.goto(address)
         page.wait_for_selector("body[data-ready]")
         page.set_input_files("#files", [str(path) for path in textures])
-        expect(page.locator("#status")).to_contain_text("done", timeout=WAIT_MS)
+        expect(page.locator("#status")).to_contain_text("Done", timeout=WAIT_MS)
         page.get_by_role("button", name="Where did it look?").first.click()
         page.evaluate("scrollTo(0, 0)")
         page.wait_for_timeout(1000)

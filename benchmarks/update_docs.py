@@ -9,7 +9,7 @@ Markers, closed by `end`: ``bench matfun: REGIME FUNCTION``; ``bench small|rival
 `bcnn compare`;
 ``results: NAME`` for benchmarks/results/NAME.md as it is;
 ``reproduce: ARTIFACT`` for results/*/results.jsonl, ours in detail, and ``reproduce: costs``; ``options: run|finetune``
-for the options of `bcnn train`; ``session: NAME`` for a command of record_sessions.py and what it printed;
+for the options of `bcnn train`; ``session: NAMES`` for commands of record_sessions.py and what they printed;
 ``commands: all`` for the commands of `bcnn`.
 """
 
@@ -189,11 +189,12 @@ def _values(option: Option) -> str:
 
 
 def session(argument: str) -> str:
-    """A command and what it printed when it was recorded, with the machine."""
+    """Commands and what they printed when they were recorded, with the machine; their names with spaces between."""
     records = json.loads((RESULTS / "sessions.json").read_text())
-    shown, about = records["sessions"][argument], records["machine"]
+    shown, about = [records["sessions"][name] for name in argument.split()], records["machine"]
+    text = "\n\n".join(f"$ {one['command']}\n{one['output']}" for one in shown)
     machine = f"{about['machine']}, {about['threads']} threads, torch {about['torch']}, Python {about['python']}"
-    return f"```console\n$ {shown['command']}\n{shown['output']}\n```\n\n*Recorded on {machine}.*"
+    return f"```console\n{text}\n```\n\n*Recorded on {machine}.*"
 
 
 def commands_table(argument: str) -> str:

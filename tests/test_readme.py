@@ -100,7 +100,9 @@ def test_every_option_is_in_the_documentation():
 def test_the_readme_is_one_screen_with_one_table_and_three_commands():
     assert len(README.splitlines()) <= 140
     assert re.findall(r"<!-- (train|bench \w+|finetune|reproduce): (.+?) -->", README) == [("train", "cub46_vgg16")]
-    assert README.count("<!-- session: ") == 3
+    assert README.count("<!-- session: ") == 1
+    assert len(re.findall(r"^\$ bcnn ", README, re.MULTILINE)) == 3
+    assert len(re.findall(r"^!\[", README, re.MULTILINE)) == 1
 
 
 @pytest.mark.slow

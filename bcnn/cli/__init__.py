@@ -73,9 +73,12 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Of an error, write the traceback to a file. BCNN_DEBUG=1 does the same.")
+        bool,
+        typer.Option(
+            "--debug", help="If there is an error, write its traceback to a file. BCNN_DEBUG=1 does the same."
+        ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Results and errors alone, no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show only results and errors, no progress.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Progress in lines, one a minute, for files of what was said.")
     ] = False,

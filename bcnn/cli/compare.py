@@ -19,7 +19,7 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Fine-tuned runs side by side, before and after; those that differ only in the seed are one row."""
+    """Show fine-tuned runs side by side, before and after; runs that differ only in the seed share a row."""
     from ..report import finetune as report
 
     if out is not None:

@@ -44,7 +44,7 @@ def list_datasets() -> None:
     console = make_console()
     console.print(table, markup=False)
     console.print(
-        "A folder alone is read as folder:, a .csv or .tsv file as csv:. Options follow after commas, such as"
+        "A path without a prefix is read as folder:, a .csv or .tsv file as csv:. Options follow after commas, such as"
     )
     console.print("  bcnn datasets check aircraft:PATH,level=family", markup=False)
 
@@ -60,7 +60,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     labels: Annotated[
         bool,
-        typer.Option("--labels", help="Look for training images whose label a classifier contradicts, instead."),
+        typer.Option("--labels", help="Instead, look for training images whose label a classifier contradicts."),
     ] = False,
     out: Annotated[
         Path | None,

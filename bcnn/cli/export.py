@@ -24,13 +24,16 @@ def export(
     ] = None,
     num_images: Annotated[int, typer.Option(min=1, help="How many of them.")] = 200,
     fixed_size: Annotated[
-        bool, typer.Option("--fixed-size", help="Take images of the run's size alone, even if the network takes any.")
+        bool,
+        typer.Option(
+            "--fixed-size", help="Accept only images of the run's size, even if the network could take others."
+        ),
     ] = False,
 ) -> None:
     """Write a trained classifier as one file from pixels to probabilities, which runs without bcnn.
 
     The file takes RGB images in [0, 1] and gives calibrated probabilities; class names and the preparation of images
-    are inside. What is printed was measured: how far the file agrees with the run on photographs.
+    are inside. The command also measures, and prints, how far the file agrees with the run on photographs.
     """
     from ..runs.export import export as work
     from ..runs.predict import open_run

@@ -22,7 +22,9 @@ def invert(
     name: Annotated[
         str | None, typer.Option("--class", help="The class; a part of its name will do if no other has it.")
     ] = None,
-    image: Annotated[Path | None, typer.Option(help="Or a photograph, whose texture is made anew.")] = None,
+    image: Annotated[
+        Path | None, typer.Option(help="A photograph instead of a class: its texture is made anew.")
+    ] = None,
     layers: Annotated[
         str | None,
         typer.Option(
@@ -42,7 +44,7 @@ def invert(
     steps: Annotated[int, typer.Option(min=1, help="The number of steps of L-BFGS.")] = 200,
     **options: Any,
 ) -> None:
-    """Make a picture of what a network takes a class for, or of the texture of a photograph.
+    """Make a picture of what a class looks like to a network, or of the texture of a photograph.
 
     It begins with noise and changes it until the network is sure that it sees the class, or until the statistics of its
     features are those of the photograph. Another --seed gives another picture. It takes a minute or a few.

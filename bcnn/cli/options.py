@@ -153,6 +153,6 @@ _CONFIG = Annotated[
     Path | None,
     typer.Option(
         "--config", callback=_load_config, is_eager=True, exists=True, dir_okay=False,
-        help="A YAML file with any of these options; those given here go first.",
+        help="A YAML file with any of these options; the command line takes precedence.",
     ),
 ]  # fmt: skip

@@ -36,17 +36,17 @@ def predict(
         list[str], typer.Argument(help="Files and folders; - reads names from standard input.", metavar="IMAGES...")
     ],
     top: Annotated[str, typer.Option(help="How many classes: a number, or all.")] = "5",
-    form: Annotated[str, typer.Option("--format", help=f"Of {', '.join(FORMATS)}.")] = "table",
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "table",
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A new file that ends with .csv, .json or .jsonl, in the place of standard output. Interrupted, the "
-            "same command goes on where it was."
+            help="A new file that ends with .csv, .json or .jsonl, instead of standard output. If it is "
+            "interrupted, the same command continues."
         ),
     ] = None,
     **options: Any,
 ) -> None:
-    """Say what is in images, with probabilities, as soon as it is known.
+    """Recognize images: the most probable classes of each, as soon as they are known.
 
     An image that cannot be read is named on the error stream, and the command ends with exit code 1.
     """
@@ -87,7 +87,7 @@ def predict(
 def evaluate(
     run: Run,
     spec: str,
-    split: Annotated[str, typer.Option(help="Of test, train, all.")] = "test",
+    split: Annotated[str, typer.Option(help="One of test, train, all.")] = "test",
     out: Annotated[
         Path | None,
         typer.Option(help="Folder to write to.", show_default="evaluate_<dataset>_<split> in RUN"),

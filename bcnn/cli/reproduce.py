@@ -80,7 +80,7 @@ class Own:
     )
     smoke: bool = option(False, help="Everything end to end in minutes: textures, a tiny random network.")
     plan: bool = option(False, help="Say what would be done, and how long it takes.")
-    list: bool = option(False, help="The artifacts, and no more.")
+    list: bool = option(False, help="List the artifacts and do nothing else.")
 
 
 @with_options(declared_by(Own), SHARED, HOW)
@@ -90,7 +90,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="ARTIFACT...",
-            help="Of `bcnn reproduce --list`, or all. Further NAME=PATH of --data may follow.",
+            help="Names from `bcnn reproduce --list`, or all. Further NAME=PATH of --data may follow.",
             show_default=False,
         ),
     ] = None,
@@ -98,7 +98,7 @@ def reproduce(
 ) -> None:
     """Make tables and figures of the paper again: ours beside theirs.
 
-    A plan comes first. Descriptors of a network are described once for all artifacts; interrupt it at any time, and the
+    A plan comes first. Images are described once per network for all artifacts; interrupt it at any time, and the
     same command goes on. Measurements go to results.jsonl, and a report is written beside them.
     """
     from ..experiments import EXPERIMENTS
@@ -279,7 +279,7 @@ def report(
         "report.html"
     ),
 ) -> None:
-    """One page with all tables, figures, curves and configurations; it needs nothing from outside."""
+    """Write one page with all tables, figures, curves and configurations; it needs no other file."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--out: expected a file name that ends with .html, got {out}; .md and .tex come besides.")
     _write_report(make_console(), runs, out)

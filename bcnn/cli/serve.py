@@ -20,20 +20,20 @@ from .predict import Run
 def serve(
     run: Run,
     host: Annotated[
-        str, typer.Option(help="The address to listen on. 127.0.0.1 is for programs on this machine alone.")
+        str, typer.Option(help="The address to listen on. Only programs on this machine can reach 127.0.0.1.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes one that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any free one.")] = 8000,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="A name under which the server may be called, such as that of this machine; repeatable."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Images that go through the network together, at most.")] = 8,
+    batch: Annotated[int, typer.Option(min=1, help="How many images go through the network together, at most.")] = 8,
     data: Data = None,
     **options: Any,
 ) -> None:
-    """Show what a network sees, on a web page on this machine, with a JSON API beside it.
+    """Try a trained network on a web page on this machine, with a JSON API beside it.
 
-    Needs the extra bcnn[serve]. Nothing is loaded from other hosts, and no file is written but in a temporary folder.
+    Needs the extra bcnn[serve]. Nothing is loaded from other hosts, and files are written only to a temporary folder.
     """
     from ..runs.predict import open_run
     from ..serve.run import check_installed, listen, prepare, serve_on

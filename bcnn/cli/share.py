@@ -16,8 +16,12 @@ Repo = Annotated[str, typer.Argument(help="The model on the Hugging Face Hub, as
 def push(
     run: Run,
     repo: Repo,
-    private: Annotated[bool, typer.Option("--private", help="Let nobody else see it, if it is new.")] = False,
-    licence: Annotated[str, typer.Option(help="What the card says, an identifier of the Hub such as mit.")] = "other",
+    private: Annotated[
+        bool, typer.Option("--private", help="Make the model private if it is new, so that nobody else can see it.")
+    ] = False,
+    licence: Annotated[
+        str, typer.Option(help="The licence on the card: an identifier of the Hub, such as mit.")
+    ] = "other",
 ) -> None:
     """Send a trained classifier to the Hugging Face Hub, with a card that says how good it is.
 
@@ -39,7 +43,7 @@ def pull(
 ) -> None:
     """Get a classifier that was sent by `bcnn push` from the Hugging Face Hub, as a run folder.
 
-    The files are checked: tensors alone, nothing that could be executed, of bounded size, with the right checksums.
+    The files are checked: only tensors, nothing that could be executed, of bounded size, with the right checksums.
     """
     from ..runs.share import pull as work
 

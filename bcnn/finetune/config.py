@@ -33,7 +33,7 @@ class FinetuneSession:
         choices=tuple(RECIPES),
         show_default="ours",
         help="A set of values for the options of fine-tuning; paper has those of the authors (docs/finetuning.md). "
-        "Options that are given go first.",
+        "Options that you give take precedence.",
     )
 
 
@@ -118,7 +118,9 @@ class FinetuneConfig:
         True, help="Store the output of frozen layers once, instead of computing it again in every epoch."
     )
     memory_gb: float = _work(1.0, at_least=0, help="Gigabytes of memory for decoded images, per process.")
-    devices: int = _work(1, at_least=1, help="Processes or GPUs per machine. Under torchrun its own number goes first.")
+    devices: int = _work(
+        1, at_least=1, help="Processes or GPUs per machine. Under torchrun, torchrun's own number counts."
+    )
     nodes: int = _work(1, at_least=1, help="The number of machines.")
 
     def __post_init__(self) -> None:

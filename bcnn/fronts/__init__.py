@@ -8,7 +8,7 @@ FRONTS = Registry(
     "front",
     "foreground(margin=0.1)",
     {
-        "foreground": Part(Foreground, "the object alone, found by what boxes of training images have taught"),
+        "foreground": Part(Foreground, "the object cut out of the image, as boxes of training images have taught it"),
         "stn": Part(SpatialTransformers, "spatial transformers: crops at places that are learned"),
     },
 )

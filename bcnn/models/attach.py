@@ -66,7 +66,7 @@ class SecondOrderPool(nn.Module):
         self.num_features = self.head.out.length
 
     def forward(self, x: Tensor) -> Tensor:
-        """Vectors, shape (B, `num_features`)."""
+        """The descriptors as vectors, shape (B, `num_features`)."""
         x = self.norm(x)
         layout = self.layout or self._layout_of(x)
         if layout == "NLC":
@@ -168,7 +168,7 @@ class _Attached:
     head_hidden_size: int
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Vectors, or scores."""
+        """The descriptors if `pre_logits`, else the scores of the classes."""
         x = self.second_order(x)
         drop = getattr(self, "head_drop", None)
         if isinstance(drop, nn.Module):

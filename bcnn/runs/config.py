@@ -58,8 +58,8 @@ class RunConfig:
     )
     backbone: str = _network(
         "vgg16",
-        help="The network: one of docs/models.md, or timm/NAME for any network of timm. Two of them, separated by a "
-        "comma, for a pooling that takes two; each may have options of its own, such as 'vgg16(cut=relu4_3)'.",
+        help="The network: one of those in docs/models.md, or timm/NAME for any network of timm. Two, separated by "
+        "a comma, for a pooling that takes two; each may have options of its own, such as 'vgg16(cut=relu4_3)'.",
     )
     weights: str | None = _network(
         "default",
@@ -85,11 +85,11 @@ class RunConfig:
     normalize: tuple[str, ...] | None = _network(
         None,
         show_default="the preset's",
-        help="A normalization, such as 'matrix_power(0.3)'. Repeat the option for the next one; none for none at all.",
+        help="A normalization, such as 'matrix_power(0.3)'. Repeat the option for more; none means no normalization.",
     )
     triangle: bool = _network(
         True,
-        help="Keep the upper triangle of a symmetric matrix alone: half of its numbers, and the same classifier.",
+        help="Keep only the upper triangle of a symmetric matrix: half of its numbers, and the same classifier.",
     )
     forward: str | None = _network(
         None,
@@ -138,8 +138,8 @@ class RunConfig:
         None,
         at_least=1,
         show_default="no boosting",
-        help="Boost networks for so many rounds, each on what those before it get wrong (BoostCNN). The result is an "
-        "ensemble. With --finetune a whole network is trained in every round.",
+        help="Boost networks for this many rounds, each on what those before it get wrong (BoostCNN). The result is "
+        "an ensemble. With --finetune a whole network is trained in every round.",
     )
     shrinkage: float = _classifier(
         0.1, above=0, at_most=1, needs="boost", write_default=False, help="The share of each step that boosting takes."
