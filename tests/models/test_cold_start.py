@@ -5,10 +5,12 @@ import sys
 
 CODE = """
 import sys
-from bcnn.models.build import build_model
-from bcnn.models.files import _empty
+import torch
+from bcnn.models.build import build_model, skeleton
 
-model = _empty(build_model("improved_bcnn", backbone="alexnet", weights="none", size=64).config)
+config = build_model("improved_bcnn", backbone="alexnet", weights="none", size=64).config
+with torch.device("meta"):  # as a file of a network is opened
+    model = skeleton(config)
 assert model.branches[0].backbone.num_channels == 256
 print([name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules])
 """
