@@ -58,7 +58,8 @@ class MatrixFunction(nn.Module):
                 f"path, got forward={forward!r}, backward={backward!r} and {options or 'no further options'}."
             )
         # A wrong name or option is refused here, not in the first forward pass.
-        make_plan(self.function, torch.eye(1), forward=forward, backward=backward, tolerance=None, options=options)
+        one = torch.ones(1, 1, device="cpu")  # without content (`meta`), to make it takes torch's compiler: seconds
+        make_plan(self.function, one, forward=forward, backward=backward, tolerance=None, options=options)
         self.thin = thin
         self.p: float | Tensor | None = None  # the exponent, of a function that has one
         self.options: dict[str, Any] = {"forward": forward, "backward": backward, "check": check, **options}

@@ -27,6 +27,9 @@ class BackboneSpec:
     min_size: int = 32
 
 
+KEEP_CHANNELS = (nn.ReLU, nn.MaxPool2d, nn.BatchNorm2d)
+
+
 class Backbone(nn.Module):
     """A network from images (B, 3, H, W) to feature maps (B, `num_channels`, H', W').
 
@@ -117,6 +120,12 @@ class Backbone(nn.Module):
         return f"{self.name}, cut={self.cut!r}, num_channels={self.num_channels}, frozen_until={self.frozen_until!r}"
 
     def _probe(self) -> int:
+        if torch.get_default_device().type == "meta":  # torch would load its compiler, which takes seconds
+            rest = list(self.layers)
+            while rest and type(rest[-1]) in KEEP_CHANNELS:
+                rest.pop()
+            if rest and isinstance(rest[-1], nn.Conv2d):
+                return rest[-1].out_channels
         training = self.training
         self.eval()
         with torch.no_grad():
