@@ -40,7 +40,7 @@ def test_every_package_has_a_licence(capsys):
                 {"name": "pillow", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]},
                 {"name": "mine", "skip_reason": "not there"},
             ]}),
-            "pillow 1: CVE-1, mended in 2\nNOT ASKED FOR: 1 packages, such as mine",
+            "pillow 1: CVE-1, mended in 2\n\nNOT ASKED FOR: 1 packages, such as mine",
             1,
         ),
     ],

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 RESIZES = ("squash", "shorter")
 INTERPOLATIONS = ("bilinear", "bicubic")
 
+MAX_SIDE = 8192  # of the square that a network sees: it takes 800 MB there
 MAX_RESIZED = 10**8  # pixels, before the middle is cut out
 MAX_BYTES = 2**30  # of an image file
 # What Pillow may take a file for, whatever its name says; some other formats start programs (EPS: Ghostscript).
@@ -59,9 +60,11 @@ class Preprocessing:
             raise unknown_name("preprocessing", "resize", self.resize, RESIZES)
         if self.interpolation not in INTERPOLATIONS:
             raise unknown_name("preprocessing", "interpolation", self.interpolation, INTERPOLATIONS)
-        if self.size < 1 or (self.resize_to is not None and self.resize_to < self.size):
+        to = self.size if self.resize_to is None else self.resize_to
+        if not 1 <= self.size <= to <= MAX_SIDE:
             raise ValueError(
-                f"preprocessing: expected size >= 1 and resize_to >= size, got {self.size} and {self.resize_to}."
+                f"preprocessing: expected size >= 1, resize_to >= size, and {MAX_SIDE} pixels at most, got {self.size} "
+                f"and {self.resize_to}."
             )
 
     def at(self, size: int) -> Preprocessing:

@@ -141,6 +141,8 @@ def invert(
         device: where to compute.
         progress: hears of every step.
     """
+    if not (math.isfinite(prior) and prior >= 0):
+        raise ValueError(f"invert: expected a finite prior >= 0, got {prior}; 1000 makes smooth pictures of classes.")
     generator = torch.Generator().manual_seed(seed)
     weight = _spectrum(size).to(device)
     noise = (NOISE * torch.randn(3, size, size, generator=generator)).to(device)

@@ -43,6 +43,7 @@ def listen(host: str, port: int) -> socket.socket:
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         own.bind((host, port))
+        own.listen()  # who reads the address may call at once, and waits until the network is ready
     except OSError as error:
         own.close()
         raise OSError(

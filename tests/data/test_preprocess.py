@@ -135,3 +135,9 @@ def test_the_place_of_a_box_is_where_it_is_seen(resize, resize_to, size):
     expected = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
     np.testing.assert_allclose(100 * np.array(preprocessing.place(box, size)), expected, atol=1)
     assert preprocessing.place((-50, 0, 1000, 1000), size) == (0, 0, 1, 1)
+
+
+@pytest.mark.parametrize("options", [{"size": 0}, {"size": 100_000}, {"size": 8, "resize_to": 7}])
+def test_a_square_that_cannot_be_is_refused(options):
+    with pytest.raises(ValueError, match="expected size >= 1, resize_to >= size, and 8192 pixels at most"):
+        Preprocessing(**options)

@@ -11,7 +11,14 @@ DATASETS = ("cub", "cars", "aircraft")
 NETWORKS = ("vgg_m", "vgg16")
 
 
-@pytest.mark.parametrize("name", [*EXPERIMENTS, "datasets", "networks"])
+PRINTED = [name for name, own in EXPERIMENTS.items() if f"experiments/paper/{name}.csv" in own.about]
+
+
+def test_the_papers_tables_and_figures_are_transcribed():
+    assert {name for name in EXPERIMENTS if name.startswith(("table", "figure"))} <= set(PRINTED)
+
+
+@pytest.mark.parametrize("name", [*PRINTED, "datasets", "networks"])
 def test_every_line_has_every_column(name):
     text = (files("bcnn.experiments") / "paper" / f"{name}.csv").read_text()
     lines = list(csv.reader(text.splitlines()))

@@ -1,5 +1,7 @@
 """Pictures by running a network backwards: the prior, the layers, the losses, and that they fall."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -96,5 +98,7 @@ def test_two_networks_have_no_one_texture():
 
 
 def test_a_loss_that_is_not_finite_is_named():
+    with pytest.raises(ValueError, match="expected a finite prior >= 0, got inf"):
+        invert(lambda x: x.sum(), 32, prior=math.inf, steps=1)
     with pytest.raises(ArithmeticError, match="expected a finite loss of the image at the start, got nan"):
         invert(lambda images: images.sum() * float("nan"), 32)
