@@ -8,9 +8,9 @@ import glob
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
-import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,10 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_dead(path.parent.glob(f".*{glob.escape(path.stem)}-*"))
-        handle, temporary = _new_temporary(path)
+        while handle < 0:
+            temporary = _new_name(path)  # known before the file is there: a signal at any moment leaves nothing behind
+            handle = _open_new(temporary)
+        assert temporary is not None
         yield temporary
         _to_disk(temporary, os.O_RDWR)
         os.umask(mask := os.umask(0o077))  # the only way to ask for it
@@ -66,6 +69,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+        if handle >= 0:
             os.close(handle)
 
 
@@ -84,14 +88,21 @@ def existing(folder: Path) -> Path:
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
-def _new_temporary(path: Path) -> tuple[int, Path]:
-    """A new file beside `path`, open and locked: as long as it is, its writer is alive."""
-    while True:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-", suffix=path.suffix)
-        is_held = hold(handle)
-        if is_held is None or (is_held and os.path.exists(name)):  # else taken for dead before it was locked
-            return handle, Path(name)
-        os.close(handle)
+def _new_name(path: Path) -> Path:
+    return path.parent / f"{TEMPORARY}{path.stem}-{secrets.token_hex(4)}{path.suffix}"
+
+
+def _open_new(temporary: Path) -> int:
+    """A new file of that name, open and locked: as long as it is, its writer is alive; -1 if another has to be made."""
+    try:
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    except FileExistsError:
+        return -1
+    is_held = hold(handle)
+    if is_held is None or (is_held and temporary.exists()):  # else taken for dead before it was locked
+        return handle
+    os.close(handle)
+    return -1
 
 
 def hold(handle: int) -> bool | None:

@@ -3,12 +3,12 @@
 import errno
 import os
 import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from bcnn import files
 from bcnn.files import amount, from_json, read_csv, write_csv, written_whole
 
 
@@ -99,15 +99,26 @@ class Point:
     y: tuple[int, ...] = ()
 
 
-@pytest.mark.parametrize("at", ["mkdir", "mkstemp", "fsync"])
+@pytest.mark.parametrize("at", ["mkdir", "open", "fsync"])
 def test_a_full_disk_names_the_folder_and_what_is_free(tmp_path, monkeypatch, at):
     def full(*arguments, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr({"mkdir": Path, "mkstemp": tempfile, "fsync": os}[at], at, full)
+    monkeypatch.setattr({"mkdir": Path, "open": os, "fsync": os}[at], at, full)
     told = rf"room for t\.txt in {re.escape(str(tmp_path))}, got a full disk \(.* free\)"
     with pytest.raises(OSError, match=told), written_whole(tmp_path / "t.txt") as temporary:
         temporary.write_text("whole")
+
+
+def test_told_to_stop_as_soon_as_the_file_is_there(tmp_path, monkeypatch):
+    def stop(handle):
+        assert list(tmp_path.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "hold", stop)
+    with pytest.raises(KeyboardInterrupt), written_whole(tmp_path / "t.txt"):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
