@@ -58,7 +58,7 @@ def run(command: str, folder: Path) -> str:
     )
     if done.returncode:
         raise RuntimeError(f"expected `{command}` to succeed, got exit code {done.returncode}:\n{done.stdout}")
-    return "\n".join(text.rstrip() for text in done.stdout.strip().splitlines())
+    return "\n".join(text.rstrip() for text in done.stdout.strip("\n").splitlines())
 
 
 def record(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,9 @@ NUMERICAL = [
     "tests/linalg", "tests/matfun", "tests/contracts", "tests/pooling", "tests/classify", "tests/models/test_bcnn.py",
     "tests/models/backbones", "tests/models/engines", "tests/scorers", "tests/fronts",
     "tests/descriptors/test_extract.py", "tests/descriptors/test_bfloat16.py", "tests/finetune/test_loop.py",
-    "tests/finetune/test_module.py", "tests/finetune/test_source.py", "tests/runs",
+    "tests/finetune/test_module.py", "tests/finetune/test_source.py", "tests/runs/test_train.py",
+    "tests/runs/test_finetune.py", "tests/runs/test_boost.py", "tests/runs/test_explain.py",
+    "tests/runs/test_export.py", "tests/runs/test_labels.py",
     "tests/experiments/test_frozen.py", "tests/bench/test_precision.py", "tests/bench/test_extended.py",
 ]  # fmt: skip
 # What is compiled is the same everywhere, and takes long.
