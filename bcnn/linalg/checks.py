@@ -50,7 +50,7 @@ def check_factored(who: str, A: Factored) -> Factored:
                 f"{who}: expected the ridge of a Factored matrix to be None, a number, or one number per matrix, shape "
                 f"{tuple(X.shape[:-2])}, got {got}."
             ) from None
-    return A._replace(X=X.to(torch.promote_types(X.dtype, torch.float32)), ridge=ridge)
+    return Factored(X.to(torch.promote_types(X.dtype, torch.float32)), ridge, A.least)
 
 
 def check_finite(who: str, A: Tensor) -> None:

@@ -46,7 +46,7 @@ def flag(who: str, name: str, value: Any) -> None:
 
 def flag_or_none(who: str, name: str, value: Any) -> None:
     """True, False, or None where the function may choose."""
-    if not isinstance(value, bool | None):
+    if value is not None and not isinstance(value, bool):
         raise ValueError(f"{who}: expected `{name}` to be True, False or None, got {value!r}.")
 
 

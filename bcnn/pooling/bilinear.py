@@ -81,9 +81,8 @@ class BilinearPool(Pooling):
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Factored:
         """Return X and the ridge, shapes (B, d, n) and (B,)."""
         A = Factored(as_columns("bilinear_pool", features, layout=layout, mask=mask), None)
-        return A._replace(
-            ridge=ridge_of(A, eps=self.eps, eps_scale=self.eps_scale), least=self.least_eigenvalue(A.X.shape[-2])
-        )
+        ridge = ridge_of(A, eps=self.eps, eps_scale=self.eps_scale)
+        return Factored(A.X, ridge, self.least_eigenvalue(A.X.shape[-2]))
 
     def least_eigenvalue(self, d: int) -> float | None:
         r"""A bound of the least eigenvalue of A over its Frobenius norm, if the ridge gives one.

@@ -52,7 +52,7 @@ class CovariancePool(Pooling):
     def forward(self, features: Tensor, *, layout: str = "maps", mask: Tensor | None = None) -> Factored:
         """Return X J and the ridge, shapes (B, d, n) and (B,)."""
         A = Factored(centred_columns("covariance_pool", features, layout=layout, mask=mask), None)
-        return A._replace(ridge=ridge_of(A, eps=self.eps, eps_scale=self.eps_scale))
+        return Factored(A.X, ridge_of(A, eps=self.eps, eps_scale=self.eps_scale))
 
     @property
     def has_ridge(self) -> bool:

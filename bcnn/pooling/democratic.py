@@ -105,9 +105,7 @@ class DemocraticPool(Pooling):
         with full_precision(X):
             A = Factored(X * self.weights(X, n).sqrt()[:, None, :], None)
         eps, eps_scale = self.plain.eps, self.plain.eps_scale
-        return A._replace(
-            ridge=ridge_of(A, eps=eps, eps_scale=eps_scale), least=self.plain.least_eigenvalue(X.shape[-2])
-        )
+        return Factored(A.X, ridge_of(A, eps=eps, eps_scale=eps_scale), self.plain.least_eigenvalue(X.shape[-2]))
 
     def weights(self, X: Tensor, n: Tensor) -> Tensor:
         """Alpha of every location, shape (B, n), given how many are valid per image."""

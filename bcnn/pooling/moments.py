@@ -62,7 +62,7 @@ class MomentPool(Pooling):
         if self.root:
             X = _root_of_features(X, share.amax(-1, keepdim=True))
         A = Factored(torch.cat([X, share], -2), None)
-        return A._replace(ridge=ridge_of(A, eps=self.eps, eps_scale=self.eps_scale))
+        return Factored(A.X, ridge_of(A, eps=self.eps, eps_scale=self.eps_scale))
 
     @property
     def has_ridge(self) -> bool:

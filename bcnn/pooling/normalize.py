@@ -174,7 +174,7 @@ class L2Normalize(Normalization):
             wide = ridge.to(small.dtype)
             squared = squared + 2 * wide * small.diagonal(dim1=-2, dim2=-1).sum(-1) + X.shape[-2] * wide.square()
         factor = squared.rsqrt().to(X.dtype)
-        return A._replace(X=X * factor.sqrt()[..., None, None], ridge=None if ridge is None else ridge * factor)
+        return Factored(X * factor.sqrt()[..., None, None], None if ridge is None else ridge * factor, A.least)
 
     def extra_repr(self) -> str:
         return f"length={self.length:g}"

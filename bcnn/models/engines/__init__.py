@@ -60,5 +60,6 @@ def using(name: str) -> Iterator[None]:
 
 
 def run(layers: nn.Sequential, images: Tensor) -> Tensor:
-    """The output of the layers, by the engine that was chosen, or by torch where gradients are wanted."""
-    return layers(images) if torch.is_grad_enabled() else ENGINES[_chosen.get()](layers, images)
+    """The output of the layers, by the engine that was chosen; by torch where gradients or a recording are wanted."""
+    torchs_own = torch.is_grad_enabled() or torch.compiler.is_compiling()
+    return ENGINES["torch" if torchs_own else _chosen.get()](layers, images)

@@ -35,11 +35,11 @@ def test_flax_pickle_with_the_old_name_of_numpys_core(tmp_path):
     new = (tmp_path / "a.ckpt").read_bytes()
     # A short name has its length in front: numpy._core.multiarray has 22 letters, numpy.core.multiarray 21.
     old = new.replace(b"\x16numpy._core.multiarray", b"\x15numpy.core.multiarray")
-    assert old != new
+    assert b"numpy.core.multiarray" in old  # NumPy 1 writes it by itself
     content = pickle.loads(old)  # still a pickle
     assert set(content) == {"AlexNet_0", "NetLinLayer_0"}
     # Without its frame, whose length has changed.
-    (tmp_path / "old.ckpt").write_bytes(pickle.PROTO + bytes([4]) + old[11:])
+    (tmp_path / "old.ckpt").write_bytes(new if old == new else pickle.PROTO + bytes([4]) + old[11:])
     assert_same(formats.flax_pickle(tmp_path / "old.ckpt", "alexnet", PLAIN).tensors, random_tensors("alexnet"))
 
 
