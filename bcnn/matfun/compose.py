@@ -111,7 +111,7 @@ def _check_ridge(who: str, ridge: Tensor) -> None:
 
 def _exponent(who: str, S: Tensor, p: Any, check: bool | None) -> Tensor:
     """P as a tensor, in the precision that spectra have, that broadcasts with the leading dimensions of A."""
-    if not isinstance(p, Tensor | float | int) or (isinstance(p, Tensor) and not p.is_floating_point()):
+    if not isinstance(p, (Tensor, float, int)) or (isinstance(p, Tensor) and not p.is_floating_point()):
         raise TypeError(f"{who}: expected `p` to be a number or a floating-point tensor, got {p!r}.")
     if not isinstance(p, Tensor) and not math.isfinite(p):
         raise ValueError(f"{who}: expected a finite `p`, got {p!r}.")

@@ -96,7 +96,7 @@ def make_plan(
     """The plan for a call; one made before is reused. `tolerance` is for checks of the spectrum, None for none."""
     make: Callable[..., Plan] = _make_plan
     plain = all(
-        value is None or isinstance(value, str | int | float) for value in (forward, backward, *options.values())
+        value is None or isinstance(value, (str, int, float)) for value in (forward, backward, *options.values())
     )
     if torch.compiler.is_compiling() or not plain:  # a tensor or a callable must not be kept alive by a cache
         make = _make_plan.__wrapped__
