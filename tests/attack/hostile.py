@@ -173,6 +173,8 @@ def _spoil_folder(own: random.Random, run: Path, precious: Path) -> str:
     if (run / "last.safetensors").exists() and own.random() < 0.6:
         (run / "metrics.json").unlink()  # as if it had been interrupted
         told = str(name)
+    if name.parts[0].startswith("evaluate_"):  # an earlier evaluation, which training leaves as it is
+        told = f"finished: {name}"
     if not path.exists():
         return told
     kind = own.randrange(7)
