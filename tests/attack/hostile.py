@@ -160,7 +160,10 @@ def run_folders(arena: Arena, num: int) -> Iterator[Callable[[], None]]:
 
 def _spoil_folder(own: random.Random, run: Path, precious: Path) -> str:
     """Change one file of a run folder; returns what was done."""
-    files = [path for path in sorted(run.rglob("*")) if path.is_file() and not path.name.startswith(".")]
+    files = [
+        path for path in sorted(run.rglob("*"))
+        if path.is_file() and not path.name.startswith(".") and "evaluate_" not in path.parent.name
+    ]  # fmt: skip  # earlier evaluations are left as they are by training
     if own.random() < 0.15:
         name = own.choice(["model.pt2", "invert_class_0.png", "explanations/explain_0.png", "explanations"])
         (run / name).parent.mkdir(exist_ok=True)
@@ -173,8 +176,6 @@ def _spoil_folder(own: random.Random, run: Path, precious: Path) -> str:
     if (run / "last.safetensors").exists() and own.random() < 0.6:
         (run / "metrics.json").unlink()  # as if it had been interrupted
         told = str(name)
-    if name.parts[0].startswith("evaluate_"):  # an earlier evaluation, which training leaves as it is
-        told = f"finished: {name}"
     if not path.exists():
         return told
     kind = own.randrange(7)
