@@ -124,13 +124,13 @@ def fit_classifier(
     with _timed(spent, "gram"):
         K = kernel_of(matrix, counted, progress, len(present))
     with _timed(spent, "train"):
-        solution = CLASSIFIERS[kind].solve(K, own, len(present), C=C, sample_weight=weights, progress=progress)
+        solution = chosen.solve(K, own, len(present), C=C, sample_weight=weights, progress=progress)
     beta, bias_of_present = RESCALES[rescale](K, own, solution.beta, solution.bias)
-    measured = Calibration(CLASSIFIERS[kind].temperature, calibrated=False)
+    measured = Calibration(chosen.temperature, calibrated=False)
     if calibrate:
         with _timed(spent, "calibrate"):
             measured = cross_validate(
-                CLASSIFIERS[kind], K, own, len(present), C=C, groups=groups[counted], folds=folds, seed=seed,
+                chosen, K, own, len(present), C=C, groups=groups[counted], folds=folds, seed=seed,
                 sample_weight=weights, warm=solution.beta, warm_bias=solution.bias, rescale=RESCALES[rescale],
                 progress=progress,
             )  # fmt: skip

@@ -20,10 +20,7 @@ from .kernel import Formed, Kernel, Thin
 BLOCK_BYTES = 64 * 2**20  # of one block of columns; two at most are in memory
 SMALL = 2e9  # up to so many products float64 is not felt
 THIN = 2  # so many times more rows than columns, and the Gram matrix is not formed
-COPIES, COPIES_THIN = (
-    4,
-    4,
-)  # of the Gram matrix, or of the descriptors, that solvers and folds hold at a time, in float64
+COPIES = 4  # of the Gram matrix, or of the descriptors, that solvers and folds hold at a time, in float64
 COPIES_SCORES = 6  # of a number per row and class, in float64: multipliers, scores, and those of a fold
 _ROWS_READ = 128  # of a memory map, before its pages are given back
 _ROWS = 512  # rows of a tile of K: tiles below the diagonal are mirrored, not multiplied
@@ -160,7 +157,7 @@ def kernel_of(matrix: DescriptorMatrix, rows: Tensor, progress: Progress = silen
 
 def bytes_kept(n: int, d: int, num_classes: int = 0) -> float:
     """What solvers and folds hold at a time, of the Gram matrix or of the descriptors, and of scores."""
-    return 8.0 * n * ((COPIES_THIN * d if n > THIN * (d + 1) else COPIES * n) + COPIES_SCORES * num_classes)
+    return 8.0 * n * (COPIES * (d if n > THIN * (d + 1) else n) + COPIES_SCORES * num_classes)
 
 
 def _check_memory(n: int, d: int, thin: bool, num_classes: int) -> None:

@@ -6,7 +6,6 @@ names of images, no paths.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from ..data.contract import shown
 from ..files import amount, read_tensors, read_text, write_tensors, written_whole
 from ..metrics import METRICS, MODEL, Notes, RunMetrics, read, read_as
 from ..models.files import load, read_notes
+from ..models.weights.fetch import sha256_of
 from .card import as_json, card
 from .place import held
 from .predict import model_of
@@ -84,7 +84,7 @@ def prepare(run: Path, repo: str, folder: Path, *, licence: str = "other") -> No
     branches = [branch for member in members for branch in member.get("branches", [member])]
     text = card(repo, read_as(Notes, notes), branches, metrics, licence)
     (folder / CARD).write_text(text, encoding="utf-8")
-    sums = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
+    sums = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
     (folder / SUMS).write_text(as_json(sums), encoding="utf-8")
     _check_says_nothing(folder, about, run)
 
@@ -207,7 +207,7 @@ def _wanted(repo: str, info: Any) -> dict[str, str | None]:
 def _check_file(repo: str, path: Path, sha256: str | None) -> None:
     if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES[path.name]:
         raise ValueError(f"pull: expected {path.name} of {repo} to be a file of a fitting size, got something else.")
-    if sha256 is not None and _sha256(path) != sha256:
+    if sha256 is not None and sha256_of(path) != sha256:
         raise ValueError(f"pull: expected {path.name} of {repo} with the checksum that the Hub names, got another.")
 
 
@@ -217,7 +217,7 @@ def _check_sums(repo: str, folder: Path, names: Mapping[str, Any]) -> None:
         return
     try:
         sums = json.loads((folder / SUMS).read_text(encoding="utf-8"))
-        wrong = [name for name in names if name not in (SUMS, CARD) and sums.get(name) != _sha256(folder / name)]
+        wrong = [name for name in names if name not in (SUMS, CARD) and sums.get(name) != sha256_of(folder / name)]
     except (AttributeError, ValueError) as error:
         raise ValueError(f"pull: expected checksums as JSON in {SUMS} of {repo}, got: {error}.") from None
     if wrong:
@@ -278,11 +278,3 @@ def _in_words(who: str, repo: str) -> Iterator[None]:
         }.get(status or 0, "look at the connection, and at HF_ENDPOINT if it is set")
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise OSError(f"{who}: expected the Hub to answer for {repo}, got: {first.rstrip('.')}; {remedy}.") from None
-
-
-def _sha256(path: Path) -> str:
-    total = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            total.update(block)
-    return total.hexdigest()
