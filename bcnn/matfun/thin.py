@@ -40,7 +40,7 @@ MAX_SHARE_ACCELERATOR = 0.125
 
 # Eigenvalues of the Gram matrix below this share of the ridge are taken for it inside D. What D multiplies there is
 # smaller than its neighbour in the gradient by the same share, so that the result is exact to its square.
-_LEAST_SHARE = 1e-6
+_LEAST_SHARE = 1e-8
 
 
 def is_thin(A: Factored, thin: bool | None) -> bool:

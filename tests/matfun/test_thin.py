@@ -93,6 +93,18 @@ def test_float32_features_keep_the_promised_digits(name):
     assert relative_error(gradient, gradient_exact) <= 1e-4
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_float64_gradients_keep_all_digits_of_weak_features(name):
+    X = torch.linalg.qr(relu_features(1, 24, 6)).Q * torch.logspace(0, -6, 6, dtype=torch.float64)
+    X.requires_grad_()
+    ridge = torch.tensor([1.0], dtype=torch.float64, requires_grad=True)  # well conditioned: the thick path is exact
+    G = random_like(X.new_empty(1, 24, 24))
+    result, grad_ridge = torch.autograd.grad(thin(name, X, ridge), (X, ridge), G)
+    expected, expected_ridge = torch.autograd.grad(thick(name, X, ridge), (X, ridge), G)
+    assert relative_error(result, expected) < 2e-14
+    torch.testing.assert_close(grad_ridge, expected_ridge, rtol=1e-13, atol=0)
+
+
 def test_any_leading_dimensions_and_none():
     X, ridge = relu_features(2, 3, 6, 4), torch.rand(2, 3, dtype=torch.float64) + 0.1
     Z = thin("sqrt", X, ridge)
