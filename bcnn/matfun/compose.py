@@ -70,9 +70,10 @@ def matrix_function(
     dtype = torch.promote_types(A.dtype, torch.float32)  # half precision is computed in float32
     with full_precision(A):
         S = A.to(dtype)
-        S = torch.lerp(S, S.mT, 0.5)  # the symmetric part
-        if tolerance is not None and not (plan.method.basis and _is_well_formed(A, S)):
-            autodiff.check_values(partial(_check_input, plan, tolerance), A, S)
+        if tolerance is None or not plan.method.basis or not _is_symmetric_to_the_bit(S):
+            S = torch.lerp(S, S.mT, 0.5)  # the symmetric part
+            if tolerance is not None and not (plan.method.basis and _is_well_formed(A, S)):
+                autodiff.check_values(partial(_check_input, plan, tolerance), A, S)
         exponent = None
         if function.dg_dp is not None:
             exponent = _exponent(function.wrapper, S, p, check)
@@ -152,8 +153,13 @@ def _run(plan: Plan, S: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor | None
     return Z, None if plan.method.basis else rest[0]
 
 
+def _is_symmetric_to_the_bit(S: Tensor) -> bool:
+    """Whether S is finite and its own symmetric part, as X X^T usually is: then autograd need not record that part."""
+    return not is_transformed() and torch.equal(S, S.mT) and math.isfinite(S.detach().sum().item())
+
+
 def _is_well_formed(A: Tensor, S: Tensor) -> bool:
-    """Whether A is surely finite and symmetric: the usual case, told by a few operations; else each is looked at."""
+    """Whether A is surely finite and symmetric up to rounding, told by a few operations; else each is looked at."""
     if is_transformed() or A.numel() == 0:
         return False
     A, S = A.detach(), S.detach()

@@ -375,3 +375,29 @@ def test_a_torch_that_hides_its_transforms_is_not_trusted(monkeypatch):
     with pytest.raises(NotImplementedError, match="does not say whether several"):
         torch.func.jvp(bcnn.sqrtm, (A,), (A,))
     assert torch.func.grad(lambda x: bcnn.sqrtm(x).sum())(A).isfinite().all()
+
+
+def test_an_exactly_symmetric_matrix_is_taken_as_it_is():
+    A = spd(dtype=torch.float32).requires_grad_()
+    assert torch.equal(A, A.mT)
+    with torch.profiler.profile() as profile:
+        bcnn.sqrtm(A)
+    assert "aten::lerp" not in {event.key for event in profile.key_averages()}
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_an_exactly_symmetric_matrix_with_an_infinite_entry_is_refused(value):
+    A = torch.eye(4).repeat(3, 1, 1)
+    A[1, 2, 0] = A[1, 0, 2] = value
+    with pytest.raises(bcnn.errors.NotFiniteError, match="1 of 3 matrices, first at index \\(1,\\)"):
+        bcnn.sqrtm(A)
+
+
+def test_almost_symmetric_matrices_give_the_root_and_the_gradient_of_their_symmetric_part():
+    S, grad_Z = spd(), random_like(spd())
+    skew = torch.zeros_like(S)
+    skew[..., 0, 1], skew[..., 1, 0] = 1e-9, -1e-9
+    exact, near = (gradient(bcnn.sqrtm, M, grad_Z) for M in (S, S + skew))
+    assert relative_error(exact.mT, exact) < 1e-14
+    assert relative_error(near, exact) < 1e-12
+    assert relative_error(bcnn.sqrtm(S + skew), bcnn.sqrtm(S)) < 1e-14

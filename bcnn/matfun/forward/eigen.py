@@ -65,7 +65,7 @@ def _is_well_inside(sigma: Tensor, unit: float) -> bool:
     """Whether no eigenvalue needs a second look, whatever the function: the usual case, told by two operations."""
     if sigma.numel() == 0:
         return False
-    low, high = sigma.amin().item(), sigma.amax().item()
+    low, high = (end.item() for end in sigma.aminmax())
     return max(spectrum.NULL_UNITS * unit * high, torch.finfo(sigma.dtype).tiny) < low and high < math.inf
 
 
