@@ -29,7 +29,7 @@ from ..matfun.functions.sqrtm import sqrtm
 from ..progress import Progress, silent
 from ..report.tables import Column, Layout, Record
 from . import rivals
-from .numerics import MatrixFunction, by_eigh, by_svd, value_and_gradient, worst_error
+from .numerics import MatrixFunction, bare_root, by_eigh, by_svd, value_and_gradient, worst_error
 from .regimes import REGIMES, RIDGE
 from .settings import Matfun
 from .timing import time_rounds
@@ -89,6 +89,7 @@ def cases(A: Tensor) -> dict[str, dict[str, MatrixFunction]]:
             BASELINE: partial(by_eigh, g=g),
             "eigh float64 + autograd": partial(_in_float64, partial(by_eigh, g=g)),
             "svd + autograd": partial(by_svd, g=g),
+            **({"bare: eigh float64, 5 products": bare_root} if function == "sqrt" else {}),
             **rivals.find(function)[0],
             **{label: partial(wrappers[function], **own) for label, own in options[function].items()},
         }

@@ -5,9 +5,10 @@ import torch
 
 from bcnn.bench import timing
 from bcnn.bench.matfun import SCALARS, cases, reference
+from bcnn.bench.numerics import bare_root
 from bcnn.bench.regimes import REGIMES
 
-from ..helpers import random_like, reference_gradient, relative_error, spd, symmetric
+from ..helpers import gradient, random_like, reference_gradient, relative_error, spd, symmetric
 from ..helpers import reference as scipy_reference
 
 
@@ -48,3 +49,10 @@ def test_clock_times_by_rounds(monkeypatch):
     assert fast.median_ms == 10.0
     assert fast.spread == pytest.approx(0.8)
     assert slow.ratio_to(fast) == 7.0
+
+
+def test_what_is_taken_for_the_least_of_work_is_a_root_with_its_gradient():
+    A = spd(2, dtype=torch.float32)
+    G = symmetric(random_like(A))
+    assert relative_error(bare_root(A), scipy_reference("sqrt", A.double())) < 1e-6
+    assert relative_error(gradient(bare_root, A, G), reference_gradient("sqrt", A.double(), G.double())) < 1e-5
