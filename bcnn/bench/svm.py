@@ -51,7 +51,7 @@ TOL = 1e-4  # LinearSVC's default
 C = 1.0
 WIDE = 131_328
 GOALS = {"time_goal": "at most 1/50", "memory_goal": "at most 1/3"}  # of our own, for wide descriptors
-GOALS_MANY = {"time_goal": "at most 1"}  # where there are more descriptors than numbers in them
+GOALS_MANY = {"time_goal": "at most 1"}  # for others
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _run_shape(settings: Shape, quick: bool, progress: Progress) -> list[dict[st
         {"group": group, "case": case, "sklearn": sklearn.__version__, **_record(own, theirs, k)}
         for case, own in outcomes.items()
     ]
-    records[1] |= {} if quick else GOALS_MANY if n > d else GOALS
+    records[1] |= {} if quick else GOALS if d >= WIDE else GOALS_MANY
     return records
 
 

@@ -15,7 +15,7 @@ from .markdown import table_markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.table import Table as RichTable
+    from rich.console import Group
 
 Record = Mapping[str, Any]  # of a run, or read from its CSV file, where every value is text
 
@@ -99,27 +99,28 @@ class Layout:
         """Return all tables as Markdown."""
         return "\n\n".join(map(table_markdown, self.tables(records))) + "\n"
 
-    def terminal(self, records: Sequence[Record]) -> RichTable:
-        """All tables as one for the terminal, a section per title."""
+    def terminal(self, records: Sequence[Record]) -> Group:
+        """A table per title for the terminal, without the columns that have nothing to say there."""
         from rich import box
+        from rich.console import Group
         from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
-        caption = self.caption or self.note
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
-        for i, column in enumerate(self.shown):
-            heading = column.short or column.title
-            table.add_column(heading, justify="right" if i else "left", no_wrap=bool(i), overflow="fold")
-        found = self.groups(records)
-        for title, group in found.items():
-            if len(found) == 1:
-                table.title, table.title_justify, table.title_style = escape(title), "left", "bold"
-            else:
-                table.add_section()
-                table.add_row(f"[bold]{escape(title)}[/bold]")
+        tables: list[Table | Text] = []
+        for title, group in self.groups(records).items():
+            shown = [column for column in self.shown if any(column.text(record) for record in group)]
+            table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+            table.title, table.title_justify, table.title_style = escape(title), "left", "bold"
+            for i, column in enumerate(shown):
+                heading = column.short or column.title
+                table.add_column(heading, justify="right" if i else "left", no_wrap=bool(i), overflow="fold")
             for record in group:
-                table.add_row(*map(escape, self.cells(record)), style="red" if self.is_bad(record) else None)
-        return table
+                cells = (escape(column.text(record)) for column in shown)
+                table.add_row(*cells, style="red" if self.is_bad(record) else None)
+            tables.append(table)
+        caption = [Text(self.caption or self.note, style="dim italic")] if tables else []
+        return Group(*tables, *caption)
 
     def figure(self, records: Sequence[Record]) -> Figure:
         """The plot: the layout's own, or a panel of bars per table and field."""

@@ -54,6 +54,14 @@ def test_terminal_has_short_headings_and_takes_nothing_for_markup():
         assert text in said
 
 
+def test_terminal_leaves_out_columns_that_are_empty_in_a_table():
+    console = Console(file=io.StringIO(), width=100)
+    console.print(LAYOUT.terminal(RECORDS))
+    first, second = console.file.getvalue().split("\nb ", 1)
+    assert "share, %" in first
+    assert "share, %" not in second
+
+
 def test_bars_are_drawn_of_what_was_measured():
     axes = LAYOUT.figure(RECORDS).axes
     assert [(panel.get_title(loc="left"), len(panel.patches)) for panel in axes] == [("a", 2), ("", 2)]
