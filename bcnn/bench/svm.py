@@ -11,7 +11,7 @@ combination of 1,000, 10,000 and 100,000 descriptors of 528, 8,192 and 131,328 n
 
 Run:      bcnn bench svm --out runs/bench         (--quick: seconds)
           bcnn bench svm --shapes goal --out runs/bench          (a day and 60 GB of disk; not run as a whole yet)
-          bcnn bench svm --shapes 100000x8192x1000 --out runs/bench
+          bcnn bench svm --shapes 100000x8192x1000 --out runs/bench         (beside the tables that are there)
 Cost:     about ten minutes on two cores, 9 GB of memory (LinearSVC's), 1 GB of disk
 Expected: benchmarks/results/
 """

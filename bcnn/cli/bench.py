@@ -56,5 +56,9 @@ def _run(name: str, settings: Settings, out: Path) -> None:
     with progress_bars() as progress:
         records = measure(name, settings, progress)
     console.print(benchmark.LAYOUT.terminal(records))
-    benchmark.LAYOUT.write(records, stem)
+    earlier = benchmark.LAYOUT.earlier(records, stem)
+    benchmark.LAYOUT.write([*earlier, *records], stem)
+    if earlier:
+        count = len(benchmark.LAYOUT.groups(earlier))
+        console.print(f"Kept beside them: {count} earlier table(s) of this machine and these versions.")
     console.print(f"Written: {stem}.csv, .md, .png", soft_wrap=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import MOST_TEXT, check_regular, write_csv, written_whole
+from ..files import MOST_TEXT, check_regular, read_csv, write_csv, written_whole
 from . import figures
 from .document import Table
 from .markdown import table_markdown
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 Record = Mapping[str, Any]  # of a run, or read from its CSV file, where every value is text
+MACHINE = ("machine", "threads", "torch", "python")  # what the note under the tables tells of it
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,16 @@ class Layout:
         with written_whole(stem.with_name(f"{stem.name}.md")) as temporary:
             temporary.write_text(self.markdown(records))
         figures.save(self.figure(records), stem.with_name(f"{stem.name}.png"))
+
+    def earlier(self, records: Sequence[Record], stem: Path) -> list[dict[str, Any]]:
+        """Of a file that is there the tables that were not measured anew, if machine and versions are the same."""
+        path, now = stem.with_name(f"{stem.name}.csv"), self.groups(records)
+        if not (records and path.exists()):
+            return []
+        keys = {column.key for column in self.columns} | set(MACHINE)
+        known = [own for own in read_csv(path) if keys <= set(own)]
+        same = [own for own in known if all(own[key] == str(records[0][key]) for key in MACHINE)]
+        return [own for own in same if self.title(own) not in now]
 
     def check_place(self, stem: Path) -> None:
         """Refuse to overwrite what is no such table; the .csv comes first, so the others belong to it.

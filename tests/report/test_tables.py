@@ -45,6 +45,20 @@ def test_files_give_the_same_table(tmp_path):
     assert LAYOUT.markdown(read_csv(tmp_path / "x_torch2.13.csv")) == (tmp_path / "x_torch2.13.md").read_text()
 
 
+def test_tables_that_were_not_measured_anew_stay_if_machine_and_versions_are_the_same(tmp_path):
+    stem = tmp_path / "x"
+    assert LAYOUT.earlier(RECORDS, stem) == []
+    LAYOUT.write(RECORDS, stem)
+    again = [record("b", "good", 3.0)]
+    earlier = LAYOUT.earlier(again, stem)
+    assert [own["case"] for own in earlier] == ["x|y", "[z]"]
+    LAYOUT.write([*earlier, *again], stem)
+    assert [own["case"] for own in read_csv(tmp_path / "x.csv")] == ["x|y", "[z]", "good"]
+    assert LAYOUT.earlier([{**again[0], "machine": "other"}], stem) == []
+    (tmp_path / "x.csv").write_text("group,case\na,old\n")
+    assert LAYOUT.earlier(again, stem) == []
+
+
 def test_terminal_has_short_headings_and_takes_nothing_for_markup():
     console = Console(file=io.StringIO(), width=100)
     console.print(LAYOUT.terminal(RECORDS))
