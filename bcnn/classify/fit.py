@@ -110,13 +110,11 @@ def fit_classifier(
     spent: dict[str, float] = {}
     chosen = CLASSIFIERS[kind]
     if is_large(matrix, chosen, len(counted), bytes_kept(*matrix.shape, len(present))):
-        everywhere = torch.full_like(given, -1)
-        everywhere[counted] = own
+        how = {"groups": groups, "calibrate": calibrate, "folds": folds, "seed": seed, "rescale": RESCALES[rescale]}
         with _timed(spent, "train"):
             large = fit_large(
-                matrix, everywhere, len(present), chosen, C=C, groups=groups, calibrate=calibrate, folds=folds,
-                seed=seed, rescale=RESCALES[rescale], progress=progress,
-                weights=None if weights is None else torch.zeros(len(given)).double().index_copy_(0, counted, weights),
+                matrix, _spread(given, counted, own, -1), len(present), chosen, C=C, progress=progress, **how,
+                weights=None if weights is None else _spread(given, counted, weights, 0.0),
             )  # fmt: skip
         weight = torch.zeros(num_classes, matrix.shape[1]).index_copy_(0, present, large.weight)
         bias = torch.full((num_classes,), ABSENT).index_copy_(0, present, large.bias)
@@ -196,6 +194,11 @@ def _checked_weights(sample_weight: Any, n: int) -> tuple[Tensor | None, Tensor]
         )
     counted = (given > NEGLIGIBLE * min(1.0, float(given.max()))).nonzero()[:, 0]
     return given[counted], counted
+
+
+def _spread(given: Tensor, rows: Tensor, values: Tensor, other: float) -> Tensor:
+    """The values at those rows, another one elsewhere."""
+    return torch.full(given.shape, other, dtype=values.dtype).index_copy_(0, rows, values)
 
 
 def _with_absent(values: Tensor | None, present: Tensor, num_classes: int) -> Tensor | None:
