@@ -118,6 +118,17 @@ def rescale_table(argument: str) -> str:
     return crossed("training images of", changes, heads, num_labels=1 + len(heads))
 
 
+def recipes_table(argument: str) -> str:
+    """Rows: recipes; columns: seeds; held-out accuracy before and after the last epoch, and the mean afterwards."""
+    records = read_csv(RESULTS / "recipes.csv")
+    seeds = {r["seed"]: f"seed {r['seed']}" for r in records}
+    cells = {(r["recipe"], r["seed"]): f"{percent(r['before'])} to {percent(r['after'])}" for r in records}
+    for recipe in dict.fromkeys(r["recipe"] for r in records):
+        own = [float(r["after"]) for r in records if r["recipe"] == recipe]
+        cells[recipe, "mean"] = percent(sum(own) / len(own))
+    return crossed("recipe", cells, {**seeds, "mean": "mean, after"}, num_labels=2 + len(seeds))
+
+
 def views_table(argument: str) -> str:
     """Rows: networks and presets; columns: ways to train; held-out accuracy, p against both views, test accuracy."""
     records = read_csv(RESULTS / "views.csv")
@@ -222,6 +233,7 @@ TABLES: dict[str, Callable[[str], str]] = {
     "bench rivals": rivals_table,
     "eps": eps_table,
     "rescale": rescale_table,
+    "recipes": recipes_table,
     "labels": labels_table,
     "train": train_table,
     "finetune": finetune_table,

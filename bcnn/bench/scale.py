@@ -25,7 +25,7 @@ from ..classify.gram import as_matrix
 from ..progress import Progress, silent
 from ..report.tables import Column, Layout, Record
 from .settings import Scale
-from .svm import Shape, _apart, labels_of, peak_mb, write_descriptors
+from .svm import Shape, apart, labels_of, peak_mb, write_descriptors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,8 +44,11 @@ def run(settings: Scale, progress: Progress = silent) -> list[dict[str, Any]]:
     for number, (grows, shape) in enumerate(cases):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "descriptors.npy"
-            _apart(write_descriptors, path, shape)
-            found = _apart(measure, path, shape, torch.get_num_threads())
+            apart(write_descriptors, path, shape)
+            try:
+                found = apart(measure, path, shape, torch.get_num_threads())
+            except MemoryError as error:
+                found = {"refused": str(error)}
         case = f"{shape.num_samples} images, {shape.descriptor_length} numbers, {shape.num_classes} classes"
         size = getattr(shape, GROWING[grows])
         records.append({"group": f"more {grows}", "case": case, "grows": grows, "size": size, **found})
@@ -58,13 +61,10 @@ def measure(path: Path, shape: Shape, threads: int) -> dict[str, Any]:
     torch.set_num_threads(threads)
     descriptors, labels = as_matrix(np.load(path, mmap_mode="r")), labels_of(shape)
     spent = []
-    try:
-        for calibrate in (False, True):
-            begin = time.perf_counter()
-            fitted = fit_classifier(descriptors, labels, shape.num_classes, calibrate=calibrate)
-            spent.append(time.perf_counter() - begin)
-    except MemoryError as error:
-        return {"refused": str(error)}
+    for calibrate in (False, True):
+        begin = time.perf_counter()
+        fitted = fit_classifier(descriptors, labels, shape.num_classes, calibrate=calibrate)
+        spent.append(time.perf_counter() - begin)
     begin = time.perf_counter()
     fitted.scores(descriptors)
     predict = time.perf_counter() - begin

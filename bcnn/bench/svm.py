@@ -26,6 +26,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -100,7 +102,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Refused:
-    """A case that was not begun."""
+    """A case that was not begun, or ended by the system."""
 
     why: str
 
@@ -124,10 +126,13 @@ def _run_shape(settings: Shape, quick: bool, progress: Progress) -> list[dict[st
         return [{"group": group, "case": "none", "refused": too_much}]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "descriptors.npy"
-        _apart(write_descriptors, path, settings)
+        apart(write_descriptors, path, settings)
         progress(group, 1, 1 + len(contenders))
         for case, contender in contenders.items():
-            outcomes[case] = _apart(contender, path, settings, torch.get_num_threads())
+            try:
+                outcomes[case] = apart(contender, path, settings, torch.get_num_threads())
+            except MemoryError as error:
+                outcomes[case] = Refused(str(error))
             progress(group, 1 + len(outcomes), 1 + len(contenders))
     import sklearn  # not before: Linux counts what this process holds as memory of those that it starts
 
@@ -162,10 +167,13 @@ def _disk_refuses(settings: Shape) -> str:
     return f"{need / 1e9:.0f} GB of descriptors, {free / 1e9:.0f} GB of free disk" if need > 0.9 * free else ""
 
 
-def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's value from a fresh process, so that memory is its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
+def apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The function's value from a fresh process, so that memory is its own; MemoryError if the system ended it."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(function, *arguments).result()
+        except BrokenProcessPool:
+            raise MemoryError("its process was ended by the system, as happens where memory runs out") from None
 
 
 def write_descriptors(path: Path, settings: Shape) -> None:
@@ -189,17 +197,14 @@ def labels_of(settings: Shape) -> Array:
     return np.arange(settings.num_samples) % settings.num_classes
 
 
-def gram_svm(path: Path, settings: Shape, threads: int, calibrate: bool = False) -> Outcome | Refused:
+def gram_svm(path: Path, settings: Shape, threads: int, calibrate: bool = False) -> Outcome:
     """Ours, for all classes; with held-out scores if calibrated."""
     torch.set_num_threads(threads)
     spent = []
     for _ in range(ROUNDS):
         begin = time.perf_counter()
         descriptors = as_matrix(np.load(path, mmap_mode="r"))
-        try:
-            fitted = fit_classifier(descriptors, labels_of(settings), settings.num_classes, C=C, calibrate=calibrate)
-        except MemoryError as error:
-            return Refused(str(error))
+        fitted = fit_classifier(descriptors, labels_of(settings), settings.num_classes, C=C, calibrate=calibrate)
         spent.append(time.perf_counter() - begin)
         if spent[-1] > LONG_S:
             break

@@ -34,6 +34,11 @@ class Kernel(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    @property
+    @abstractmethod
+    def most_rank(self) -> int:
+        """What the rank cannot exceed."""
+
     @abstractmethod
     def __matmul__(self, B: Tensor) -> Tensor:
         """K B for B of shape (n,) or (n, k)."""
@@ -91,6 +96,10 @@ class Formed(Kernel):
     thin = False
 
     def __len__(self) -> int:
+        return len(self.K)
+
+    @property
+    def most_rank(self) -> int:
         return len(self.K)
 
     def __matmul__(self, B: Tensor) -> Tensor:
@@ -160,6 +169,10 @@ class Thin(Kernel):
     def __len__(self) -> int:
         return len(self.X)
 
+    @property
+    def most_rank(self) -> int:
+        return len(self.X) if self.ridge is not None else min(self.X.shape)
+
     def __matmul__(self, B: Tensor) -> Tensor:
         product = times(self.X, times(self.X.mT, B))
         if self.ridge is None:
@@ -188,8 +201,8 @@ class Thin(Kernel):
 
     def system(self, rows: Tensor) -> tuple[Times, Solve]:
         own = self.among(rows)
-        if own.ridge is not None and len(rows) > self.X.shape[1]:
-            return own.__matmul__, solve_by_columns(own.X, own.ridge)
+        if len(rows) > self.X.shape[1]:
+            return own.__matmul__, least_norm(own.X) if own.ridge is None else solve_by_columns(own.X, own.ridge)
         block = own.X @ own.X.mT
         if own.ridge is not None:
             block.diagonal().add_(own.ridge)
@@ -244,6 +257,12 @@ def solve_by_columns(L: Tensor, D: Tensor) -> Solve:
     inner.diagonal().add_(1)
     solve = factorise(inner)
     return lambda right: (right - L @ solve(scaled.mT @ right)) / D
+
+
+def least_norm(X: Tensor) -> Solve:
+    """X X^T x = right for more rows than columns: the shortest x that comes nearest, (X X^T)^+ right."""
+    solve = factorise(X.mT @ X)
+    return lambda right: X @ solve(solve(X.mT @ right))
 
 
 def factorise(K: Tensor) -> Solve:

@@ -33,8 +33,10 @@ from .together import polish_together
 
 TOL = 1e-6  # of decision values, whose targets are +-1
 NUM_ADMM = 100  # at most; the active set seldom needs more
+NUM_ADMM_THIN = 200  # where a step is cheap
 NEAR = 1e-2  # a tolerance from which on the method that comes near is enough
 NEAR_CHANGE = 1e-3  # of multipliers, when decision values are right to about ten times as much
+NEARER = (NEAR_CHANGE, NEAR_CHANGE / 10, NEAR_CHANGE / 100)  # for what the active set does not finish at once
 NUM_SOLVES = 12  # of the active set, which settles in a few or never
 NUM_AT_ONCE = 4 * 2**20  # multipliers, of all samples and some classes, where there are many samples
 
@@ -143,10 +145,11 @@ class _Run:
     def finish_from_admm(self, warm: Tensor | None) -> None:
         """Solve all classes: near the solution together, then each to the end."""
         dual, state = self.dual, self._near(warm)
-        guess, allowed = dual.Y * (state.Z + state.U), dual.allowed_gap(state.Z, dual.K @ state.Z, self.tol)
-        self.B, self.gap, products = state.Z, dual.gap(state.Z, dual.K @ state.Z), 0
+        image = dual.K @ state.Z
+        self.B, self.gap, allowed = state.Z, dual.gap(state.Z, image), dual.allowed_gap(state.Z, image, self.tol)
+        guess, products = dual.Y * (state.Z + state.U), 0
         if self.max_iters > NUM_SOLVES:
-            self.B, self.gap, products = polish_together(dual, state.Z, guess, allowed)
+            products = self._finish_together(state, guess, allowed)
 
         def finish(j: int) -> int:
             solves = 0
@@ -158,13 +161,48 @@ class _Run:
 
         self.num_iters = state.num_iters + products + self._each(finish)
 
+    def _finish_together(self, state: admm.State, guess: Tensor, allowed: Tensor) -> int:
+        """All classes to the end; where a step is cheap, those that do not get there come nearer and try again.
+
+        Keeps the best points and, in `guess`, the last guesses; returns the number of products.
+        """
+        left, total = torch.arange(self.dual.num_classes), 0
+        for tol in NEARER if self.dual.K.thin else NEARER[:1]:
+            if tol < NEAR_CHANGE:
+                own = admm.State(state.Z[:, left], state.U[:, left], state.rho)
+                nearer = self._advance(self.dual.of(left), own, tol)
+                guess[:, left] = self.dual.Y[:, left] * (nearer.Z + nearer.U)
+                state = replace(
+                    nearer, Z=state.Z.index_copy(1, left, nearer.Z), U=state.U.index_copy(1, left, nearer.U)
+                )
+                total += nearer.num_iters
+            some = self.dual.of(left)
+            B, gap, products = polish_together(some, state.Z[:, left], guess[:, left], allowed[left])
+            better = gap < self.gap[left]
+            self.B[:, left[better]], self.gap[left[better]] = B[:, better], gap[better]
+            total += products
+            left = left[self.gap[left] > allowed[left]]
+            if not len(left):
+                break
+        return total
+
     def _near(self, warm: Tensor | None, values: Tensor | None = None) -> admm.State:
-        """A state near the solutions; in float32 where products with all samples would take longest."""
-        dual = self.dual.single() if self.dual.K.thin else self.dual
+        """A state near the solutions."""
+        dual = self._cheap(self.dual)
         given = (None if x is None else x.to(dual.Y.dtype) for x in (warm, values))
-        state = admm.start(dual, *given)
-        admm.iterate(dual, state, num_iters=min(NUM_ADMM, self.max_iters), tol=NEAR_CHANGE)
-        return replace(state, Z=self.dual.clip(state.Z.double()), U=state.U.double())
+        return self._advance(self.dual, admm.start(dual, *given), NEAR_CHANGE)
+
+    def _advance(self, dual: Dual, state: admm.State, tol: float) -> admm.State:
+        cheap = self._cheap(dual)
+        state = replace(state, Z=state.Z.to(cheap.Y.dtype), U=state.U.to(cheap.Y.dtype))
+        most = NUM_ADMM_THIN if dual.K.thin else NUM_ADMM
+        admm.iterate(cheap, state, num_iters=min(most, self.max_iters), tol=tol)
+        return replace(state, Z=dual.clip(state.Z.double()), U=state.U.double())
+
+    @staticmethod
+    def _cheap(dual: Dual) -> Dual:
+        """In float32 where products with all samples would take longest."""
+        return dual.single() if dual.K.thin else dual
 
     def good(self, classes: slice = slice(None)) -> Tensor:
         """Which classes are as right as promised, ten times what is aimed at, and as far as float64 can tell at all."""

@@ -49,7 +49,8 @@ def polish_together(dual: Dual, B: Tensor, guess: Tensor, allowed: Tensor) -> tu
         moved = ((now[0] != lower[:, todo]) | (now[1] != upper[:, todo])).any(0)
         lower[:, todo], upper[:, todo] = now
         B = B.index_copy(1, todo, X)
-        todo = todo[moved & (best_gap[todo] > allowed[todo])]
+        few = (~(now[0] | now[1])).sum(0) <= dual.K.most_rank  # more cannot be free: such a guess leads nowhere
+        todo = todo[moved & few & (best_gap[todo] > allowed[todo])]
     return best, best_gap, total
 
 

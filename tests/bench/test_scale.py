@@ -8,7 +8,7 @@ from bcnn.bench.settings import Scale, choose
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(scale, "_apart", lambda function, *arguments: function(*arguments))  # a start takes seconds
+    monkeypatch.setattr(scale, "apart", lambda function, *arguments: function(*arguments))  # a start takes seconds
 
 
 def test_one_number_grows_at_a_time():

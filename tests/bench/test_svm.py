@@ -15,11 +15,11 @@ WIDE, SHORT = svm.read_shapes(choose(Svm, quick=True).shapes)
 
 
 def test_a_contender_has_a_process_of_its_own():
-    assert svm._apart(os.getpid) != os.getpid()
+    assert svm.apart(os.getpid) != os.getpid()
 
 
 def test_quick_run_writes_what_it_prints(tmp_path, monkeypatch):
-    monkeypatch.setattr(svm, "_apart", lambda function, *arguments: function(*arguments))  # a start takes seconds
+    monkeypatch.setattr(svm, "apart", lambda function, *arguments: function(*arguments))  # a start takes seconds
     result = CliRunner().invoke(app, ["bench", "svm", "--quick", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     (path,) = tmp_path.glob("svm_*.csv")
@@ -59,7 +59,7 @@ def test_ratios_as_text(value, text):
 
 
 def test_what_memory_does_not_allow_is_refused_and_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(svm, "_apart", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr(svm, "apart", lambda function, *arguments: function(*arguments))
     monkeypatch.setattr(svm, "available_memory", lambda: 1000)
     monkeypatch.setattr("bcnn.classify.gram.available_memory", lambda: 1000)
     theirs, *ours = svm.run(Svm(quick=True, shapes="60x200x4"))
