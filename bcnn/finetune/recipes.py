@@ -13,7 +13,7 @@ released MATLAB scripts do, as they stand in public forks (`run_experiments_bcnn
   minimum. `benchmarks/authors_start.py` does the same; C = 10 comes nearest in loss and length of the weights.
 - val_share 0: the scripts train on all training images and keep the last epoch.
 
-"ours" is what did best here on images held out of the training split (docs/finetuning.md has the figures).
+"ours" holds out images to choose the epoch by, and has one learning rate for all layers; docs/finetuning.md compares.
 """
 
 from __future__ import annotations

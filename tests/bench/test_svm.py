@@ -18,6 +18,21 @@ def test_a_contender_has_a_process_of_its_own():
     assert svm.apart(os.getpid) != os.getpid()
 
 
+def test_a_contender_that_the_system_ends_is_told_and_the_others_go_on(monkeypatch):
+    with pytest.raises(MemoryError, match="ended by the system"):
+        svm.apart(os._exit, 9)
+
+    def ended(function, *arguments):
+        if function is svm.linear_svc:
+            raise MemoryError("its process was ended by the system")
+        return function(*arguments)
+
+    monkeypatch.setattr(svm, "apart", ended)
+    theirs, ours, _ = svm.run(Svm(quick=True, shapes="60x200x4"))
+    assert "ended by the system" in theirs["refused"]
+    assert ours["total_s"] > 0
+
+
 def test_quick_run_writes_what_it_prints(tmp_path, monkeypatch):
     monkeypatch.setattr(svm, "apart", lambda function, *arguments: function(*arguments))  # a start takes seconds
     result = CliRunner().invoke(app, ["bench", "svm", "--quick", "--out", str(tmp_path)])

@@ -69,6 +69,15 @@ def test_systems(pair, num_rows):
         np.testing.assert_allclose(block @ solve(torch.from_numpy(block @ x)).numpy(), block @ x, atol=1e-6)
 
 
+def test_a_system_of_very_many_rows_is_solved_in_the_columns():
+    """A matrix of all rows would take 320 GB; the solution is that of the pseudoinverse."""
+    rng = np.random.default_rng(0)
+    X, right = rng.normal(size=(200_000, 2)), rng.normal(size=200_000)
+    _, solve = Thin(torch.from_numpy(X)).system(torch.arange(len(X)))
+    inverse = np.linalg.pinv(X)
+    np.testing.assert_allclose(solve(torch.from_numpy(right)), inverse.T @ (inverse @ right), rtol=1e-6, atol=1e-12)
+
+
 def test_shifted_systems(pair):
     rng = np.random.default_rng(1)
     B, E = rng.normal(size=(N, 3)), rng.uniform(0.1, 3, size=N)

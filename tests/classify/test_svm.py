@@ -55,6 +55,24 @@ def test_wide_features_as_liblinear(C, squared):
     check_optimal(X, labels, solution, C, squared)
 
 
+def test_where_the_first_guess_is_a_bad_one_classes_come_nearer_together(monkeypatch):
+    from bcnn.classify import svm
+
+    def alone(*_):
+        raise AssertionError("a class was left to be finished by itself")
+
+    monkeypatch.setattr(svm._Run, "_polish", alone)
+    monkeypatch.setattr(svm, "NEAR_CHANGE", 0.5)
+    X, labels = overlapping(n=3000, d=30, k=4)
+    monkeypatch.setattr(svm, "NEARER", (0.5,))
+    with pytest.raises(AssertionError, match="by itself"):
+        decisions(X, labels, 4, thin=True)
+    monkeypatch.setattr(svm, "NEARER", (0.5, 1e-3, 1e-6))
+    ours, solution = decisions(X, labels, 4, thin=True)
+    check_optimal(X, labels, solution, 1.0, False)
+    np.testing.assert_allclose(ours, liblinear(X, labels, 1.0, False), atol=1e-4)
+
+
 @pytest.mark.parametrize("squared", [False, True])
 @pytest.mark.parametrize("C", [1e-3, 1.0])
 @pytest.mark.parametrize("thin", [False, True])
