@@ -63,7 +63,7 @@ def test_where_the_first_guess_is_a_bad_one_classes_come_nearer_together(monkeyp
 
     monkeypatch.setattr(svm._Run, "_polish", alone)
     monkeypatch.setattr(svm, "NEAR_CHANGE", 0.5)
-    X, labels = overlapping(n=3000, d=30, k=4)
+    X, labels = blobs(n=3000, d=30, strength=0.6)
     monkeypatch.setattr(svm, "NEARER", (0.5,))
     with pytest.raises(AssertionError, match="by itself"):
         decisions(X, labels, 4, thin=True)
