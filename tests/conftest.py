@@ -6,6 +6,7 @@ import os
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # commands that tests start share the cores, too
 
+import signal
 import sys
 from pathlib import Path
 
@@ -32,6 +33,14 @@ def two_threads():
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(NUM_THREADS)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_hear_signals():
+    """Who starts the tests in the background or by nohup has some ignored, and commands that tests start, too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
